@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from matrix.extensions import ENGINE, extensions
 from matrix.model import Model, SourceKind
 from matrix.nearest import hint, quote
 
@@ -101,7 +102,11 @@ def abilities_of(engine: str) -> Abilities | None:
         return None
     data = json.loads(file.read_text(encoding="ascii"))
     architectures = {name: tuple(tasks) for name, tasks in data["architectures"].items()}
-    return Abilities(engine, tuple(data["tasks"]), data["synonyms"], architectures)
+    tasks = set(data["tasks"])
+    for extension in extensions() if engine == ENGINE else ():
+        architectures |= extension.tasks()
+        tasks.update(*extension.tasks().values())
+    return Abilities(engine, tuple(sorted(tasks)), data["synonyms"], architectures)
 
 
 def engines() -> tuple[str, ...]:

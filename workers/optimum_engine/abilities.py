@@ -11,6 +11,7 @@ from typing import Any
 
 from matrix.abilities import DATA
 from matrix.coverage import HEADS
+from workers.optimum_engine.architectures import families
 from workers.sources.load import tasks_manager
 
 CLASSES = {
@@ -57,6 +58,7 @@ def table() -> dict[str, Any]:
     """Tasks, their synonyms, and the tasks of every architecture that Transformers can make."""
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 
+    families.register()
     manager = tasks_manager()
     architectures = {}
     for name in CONFIG_MAPPING_NAMES:
@@ -79,7 +81,9 @@ def heads() -> dict[str, list[str]]:
     from transformers.models.auto import modeling_auto
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 
-    found: dict[str, set[str]] = {name: {"feature-extraction"} for name in CONFIG_MAPPING_NAMES}
+    found: dict[str, set[str]] = {name: set() for name in CONFIG_MAPPING_NAMES}
+    for architecture in modeling_auto.MODEL_MAPPING_NAMES:
+        found.setdefault(architecture, set()).add("feature-extraction")
     for name, task in CLASSES.items():
         for architecture in getattr(modeling_auto, f"MODEL_FOR_{name}_MAPPING_NAMES"):
             found.setdefault(architecture, set()).add(task)

@@ -20,6 +20,9 @@ RUNTIMES = (
 )  # fmt: skip
 """Distributions that provide the `onnxruntime` module; the first one found is the tool."""
 
+NONE = "none"
+"""In place of the version of a tool that few models need."""
+
 _BASE_MEMORY = 1536 * 1024**2
 
 
@@ -32,7 +35,12 @@ class OptimumEngine:
         """Versions of every tool that can change a byte of any output."""
         found = {name: version(name) for name in layout.EXPORT_TOOLS if name != "engine"}
         runtime = next((text for name in RUNTIMES if (text := version(name))), "")
-        return {"engine": REVISION, **found, "onnxruntime": runtime}
+        return {
+            "engine": REVISION,
+            **found,
+            "onnxruntime": runtime,
+            "onnxscript": version("onnxscript") or NONE,
+        }
 
     def plan(self, request: Request) -> BuildPlan:
         """Resolve the source and lay out the stages of a cell."""
@@ -61,6 +69,7 @@ class OptimumEngine:
             reference,
             shared_weights,
         )
+        from workers.optimum_engine.architectures import families
 
         steps = {
             "export": export.run,
@@ -73,6 +82,7 @@ class OptimumEngine:
         step = steps.get(job.stage)
         if step is None:
             raise StageError(f"the optimum engine has no stage '{job.stage}'")
+        families.register()
         started = time.monotonic()
         with temporary_folder(job.out) as temp:
             facts = step(job, temp)

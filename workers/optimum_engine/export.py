@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import warnings
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -11,11 +10,13 @@ from typing import Any
 
 from matrix.model import SourceKind
 from workers import composition
-from workers.engine import StageError, StageJob
+from workers.engine import StageJob
 from workers.optimum_engine import components, decoders, generated, inputs, opsets, runtime
+from workers.optimum_engine.architectures import rows
+from workers.optimum_engine.tracing import export_graph
 from workers.sources import load, model_file, onnx_graph, source
 from workers.sources import ready_files as ready
-from workers.sources.errors import export_error, one_line
+from workers.sources.errors import export_error
 from workers.sources.load import exporter_task
 
 
@@ -31,13 +32,15 @@ def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
     job.progress("loading the model")
     model = load.load(job.request, folder, task)
     _side_files(model, folder, job.out)
+    exporter = _exporter(model.config.model_type, job.params)
     parts = components.parts(model, task, folder)
     facts: dict[str, Any] = {}
     ports: dict[str, composition.Ports] = {}
     for number, (name, (module, config)) in enumerate(parts.items(), 1):
         job.progress(f"exporting {name} {number}/{len(parts)}" if name else "exporting")
         raw = temp / "raw"
-        _export_graph(module, config, raw / model_file.MODEL, min(opset, opsets.EXPORTER))
+        raw.mkdir()
+        export_graph(module, config, raw / model_file.MODEL, min(opset, opsets.EXPORTER), exporter)
         graph = model_file.load(raw / model_file.MODEL)
         opsets.declare(graph, opset)
         facts[name or "."] = onnx_graph.facts(graph)
@@ -86,20 +89,13 @@ def _side_files(model: Any, folder: Path | None, out: Path) -> None:
     (out / "config.json").write_text(text, encoding="utf-8", newline="\n")
 
 
-def _export_graph(module: Any, config: Any, file: Path, opset: int) -> None:
-    from optimum.exporters.onnx.convert import export
-
-    load.seed_everything(0)  # the example inputs of the trace are random
-    file.parent.mkdir()
-    with warnings.catch_warnings():
-        # Tracers warn about every Python branch of every model.
-        warnings.simplefilter("ignore")
-        try:
-            export(model=module, config=config, output=file, opset=opset, dtype="fp32")
-        except StageError:
-            raise
-        except Exception as error:  # a tracer raises whatever the model raises
-            raise export_error(
-                f"the exporter failed: {type(error).__name__}: {one_line(error)}",
-                "the log of the cell has the details",
-            ) from error
+def _exporter(architecture: str, params: Mapping[str, Any]) -> str:
+    """The exporter that is in the key. Raises `StageError` if the key is another family's."""
+    exporter = rows.exporter(architecture)
+    missing = set(rows.versions(architecture)) - set(params.get("extensions", ()))
+    if exporter != params.get("exporter", rows.TORCHSCRIPT) or missing:
+        raise export_error(
+            f"its config says model_type {architecture}, the catalog another one",
+            f'set model_type = "{architecture}" in the catalog',
+        )
+    return exporter

@@ -113,6 +113,8 @@ def generate(config: Any, wanted: runtime.Signature, sizes: Sizes) -> Sample:
     import numpy as np
 
     try:
+        if hasattr(config, "settle"):
+            config.settle(wanted)
         raw = config.generate_dummy_inputs(framework="np", **sizes)
         raw = config.generate_dummy_inputs_for_validation(raw, onnx_input_names=list(wanted))
         raw = config.rename_ambiguous_inputs(raw)

@@ -7,6 +7,7 @@ option) must not become parameters.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from matrix.build_options import EXTENDED_PASSES, LEVELS
 from matrix.model import SourceKind
 from workers.engine import SOURCE, Request, StageSpec
 from workers.optimum_engine import decoders
+from workers.optimum_engine.architectures import rows
 from workers.sources.errors import listed, optimize_error, quantize_error
 from workers.sources.source import Resolved, allowed
 
@@ -43,7 +45,7 @@ def stages(request: Request, source: Resolved) -> list[StageSpec]:
     """The stages of a cell, in order. Raises `StageError` for a policy this engine cannot do."""
     policy = request.policy
     _check(policy, ready=bool(request.model["source"].get("file")))
-    specs = [_export(request, source), _inputs(request)]
+    specs = [_export(request, source), _inputs(request, source)]
     last = "export"
     if optimize := _optimize(policy):
         specs.append(optimize)
@@ -70,15 +72,41 @@ def _export(request: Request, source: Resolved) -> StageSpec:
         return StageSpec("export", {**params, "file": file}, (SOURCE,), READY_TOOLS)
     if source.kind is not SourceKind.RANDOM:
         params["allow"] = allowed(request)
-    return StageSpec("export", params, (SOURCE,), EXPORT_TOOLS)
+    tools: tuple[str, ...] = EXPORT_TOOLS
+    architecture = _architecture(request, source)
+    if (exporter := rows.exporter(architecture)) != rows.TORCHSCRIPT:
+        params["exporter"] = exporter
+        tools += ("onnxscript",)
+    if extensions := rows.versions(architecture):
+        params["extensions"] = extensions
+    return StageSpec("export", params, (SOURCE,), tools)
 
 
-def _inputs(request: Request) -> StageSpec:
+def _architecture(request: Request, source: Resolved) -> str:
+    """The architecture as far as it is known before the export, which compares it."""
+    if source.kind is SourceKind.RANDOM:
+        return str(request.model["source"]["ref"])
+    if source.kind is SourceKind.FOLDER:
+        return _configured(Path(request.model["source"]["ref"]))
+    return str(request.model.get("model_type") or "")
+
+
+def _configured(folder: Path) -> str:
+    try:
+        found = json.loads((folder / "config.json").read_bytes()).get("model_type")
+    except (OSError, ValueError, AttributeError):
+        return ""
+    return found if isinstance(found, str) else ""
+
+
+def _inputs(request: Request, source: Resolved) -> StageSpec:
     samples = _options(request.policy).get("samples", SAMPLES)
     params: dict[str, Any] = {"task": request.model["task"], "samples": samples, "seed": 0}
     tools: tuple[str, ...] = INPUT_TOOLS
     if request.model["source"].get("file"):
         params["task"], tools = READY, GRAPH_TOOLS
+    elif extensions := rows.versions(_architecture(request, source)):
+        params["extensions"] = extensions
     if shapes := dict(request.policy.get("shapes") or {}):
         params["shapes"] = shapes
     if dataset := request.model.get("dataset"):

@@ -19,8 +19,8 @@ def base_shapes(
     config: Any, side_files: Path, asked: Mapping[str, int], *, padded: bool = False
 ) -> dict[str, int]:
     """Sizes for Optimum's dummy inputs: one item, the model's own sizes, then the catalog's."""
-    shapes = {"batch_size": 1, "sequence_length": _sequence(config, padded=padded)}
-    if image := _image_size(side_files / "preprocessor_config.json"):
+    shapes = {"batch_size": 1, "sequence_length": sequence(config, padded=padded)}
+    if image := image_size(side_files):
         shapes["height"], shapes["width"] = image
     return {**shapes, **asked}
 
@@ -30,7 +30,7 @@ def past(config: Any, sizes: Mapping[str, int], *, alone: bool) -> int:
     without an encoder keeps the prompt in it besides."""
     if not alone:
         return sizes["sequence_length"] - 1
-    limit = _sequence(config, padded=True)
+    limit = sequence(config, padded=True)
     return max(min(2 * sizes["sequence_length"], limit), sizes["sequence_length"] + 1) - 1
 
 
@@ -72,7 +72,7 @@ def _set_shape(value: Any, shape: tuple[int, ...]) -> None:
         dims.dim.add(dim_value=size)
 
 
-def _sequence(config: Any, *, padded: bool) -> int:
+def sequence(config: Any, *, padded: bool = False) -> int:
     """The usual length, within the model's positions; `padded`: the model's full length.
 
     Some models (RoBERTa) count positions from an offset: a power of two below the limit is safe.
@@ -91,9 +91,10 @@ def _sequence(config: Any, *, padded: bool) -> int:
     return min(SEQUENCE, 1 << ((limit - 2).bit_length() - 1))
 
 
-def _image_size(file: Path) -> tuple[int, int] | None:
+def image_size(side_files: Path) -> tuple[int, int] | None:
+    """Height and width of the images that a model's preprocessor makes."""
     try:
-        config = json.loads(file.read_bytes())
+        config = json.loads((side_files / "preprocessor_config.json").read_bytes())
     except (OSError, ValueError):
         return None
     for key in ("crop_size", "size") if config.get("do_center_crop", True) else ("size",):

@@ -1,0 +1,1 @@
+"""A small image classifier of our own, and how modelmill exports it."""

@@ -1,0 +1,66 @@
+"""From a module to a file with its ONNX graph, by TorchScript's or by torch's dynamo exporter."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from workers.engine import StageError, version
+from workers.optimum_engine.architectures.rows import DYNAMO
+from workers.sources import load
+from workers.sources.errors import export_error, one_line, unsupported
+
+
+def export_graph(module: Any, config: Any, file: Path, opset: int, exporter: str) -> None:
+    """Export one graph, fp32, with the open axes that its configuration names."""
+    if exporter == DYNAMO and not version("onnxscript"):
+        raise unsupported("this interpreter lacks onnxscript", "pip install onnxscript")
+    load.seed_everything(0)  # the example inputs of the trace are random
+    with warnings.catch_warnings():
+        # Tracers warn about every Python branch of every model.
+        warnings.simplefilter("ignore")
+        try:
+            (_dynamo if exporter == DYNAMO else _torchscript)(module, config, file, opset)
+        except StageError:
+            raise
+        except Exception as error:  # a tracer raises whatever the model raises
+            raise export_error(
+                f"the exporter failed: {type(error).__name__}: {one_line(error)}",
+                "the log of the cell has the details",
+            ) from error
+
+
+def _torchscript(module: Any, config: Any, file: Path, opset: int) -> None:
+    from optimum.exporters.onnx.convert import export
+
+    export(model=module, config=config, output=file, opset=opset, dtype="fp32")
+
+
+def _dynamo(module: Any, config: Any, file: Path, opset: int) -> None:
+    import torch
+
+    module.eval()
+    with torch.no_grad(), config.patch_model_for_export(module):
+        sample = config.rename_ambiguous_inputs(config.generate_dummy_inputs(framework="pt"))
+        named = config.ordered_inputs(module)
+        torch.onnx.export(
+            module,
+            kwargs={name: sample[name] for name in named},
+            f=str(file),
+            input_names=list(named),
+            output_names=list(config.outputs),
+            dynamic_shapes={name: _open(axes) for name, axes in named.items()},
+            opset_version=opset,
+            dynamo=True,
+            external_data=False,
+            optimize=True,
+            verbose=False,
+        )
+
+
+def _open(axes: Mapping[int, str]) -> dict[int, Any]:
+    import torch
+
+    return dict.fromkeys(axes, torch.export.Dim.DYNAMIC)
