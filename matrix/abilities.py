@@ -80,8 +80,11 @@ class Abilities:
         return f"unknown task {quote(task)}", hint(task, known)
 
     def _graphs(self, task: str) -> tuple[str, ...]:
+        """The tasks that a task may be exported for, the best first: what rules.toml says of it
+        comes before what the exporter takes the word for."""
         alias = aliases().get(task)
-        return (self.synonyms.get(task, task), *(alias.graphs if alias else ()))
+        own = () if task in self.synonyms else (task,)
+        return (*own, *(alias.graphs if alias else ()), self.synonyms.get(task, task))
 
     def _architecture_fault(self, architecture: str, task: str) -> tuple[str, str] | None:
         tasks = self.architectures.get(architecture)

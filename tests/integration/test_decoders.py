@@ -109,6 +109,22 @@ def test_every_package_generates_pytorchs_text(
         assert "16 of 16 generated tokens are PyTorch's" in parity.detail
 
 
+@pytest.mark.vendor
+@pytest.mark.parametrize("model", [GPT2, T5])
+def test_the_emulated_npu_generates_too(
+    built: dict[str, Built], tmp_path: Path, model: str
+) -> None:
+    verifier = Verifier(Runtimes(tmp_path, allowed=("qnn",)))
+    try:
+        climbed = verifier.climb(Subject.of(built[f"{model}@qnn_npu"]))
+    finally:
+        verifier.close()
+    assert not climbed.failed, [rung.detail for rung in climbed.rungs]
+    (name,) = [run.runtime.name for run in climbed.observed.runs if run.own]
+    assert name.startswith("QNNExecutionProvider npu")
+    assert climbed.rungs[4].evidence["generation"][name]["tokens"]
+
+
 @pytest.mark.parametrize("model", [GPT2, T5])
 @pytest.mark.parametrize("target", ["mlas_cpu", "qnn_npu"])
 def test_the_graphs_of_a_decoder_share_one_file_of_weights(

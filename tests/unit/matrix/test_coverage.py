@@ -41,9 +41,10 @@ def test_a_model_that_the_exporter_has_builds() -> None:
     ("task", "architecture", "graph"),
     [
         ("text-ranking", "bert", "text-classification"),
-        ("translation", "marian", "text2text-generation"),
+        ("translation", "marian", "text2text-generation-with-past"),
+        ("summarization", "gpt2", "text-generation-with-past"),
         ("text-generation", "t5", "text2text-generation"),
-        ("table-question-answering", "bart", "text2text-generation"),
+        ("table-question-answering", "bart", "text2text-generation-with-past"),
         ("sentence-similarity", "bert", "feature-extraction"),
         ("tabular-classification", "roberta", "text-classification"),
         ("reinforcement-learning", "qwen2", "text-generation"),
@@ -146,7 +147,7 @@ def test_plans_mark_what_cannot_be_built_and_name_the_task_that_is_exported(
     tmp_path: Path,
 ) -> None:
     rows = [("ranker", "text-ranking", "bert"), ("vilt", "visual-question-answering", "vilt")]
-    rows += [("odd", "text-generation", "unknown"), ("plain", "translation", "t5")]
+    rows += [("odd", "text-generation", "unknown"), ("plain", "causal-lm", "gpt2")]
     text = "".join(
         f'[[model]]\nid = "a/{name}"\ntask = "{task}"\nmodel_type = "{architecture}"\n'
         for name, task, architecture in rows
