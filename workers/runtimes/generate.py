@@ -65,8 +65,7 @@ def answer(opening: Callable[[str], Session], args: Mapping[str, Any]) -> Answer
             np.savez(args["save"], logits=logits)
         if args.get("reference"):
             theirs = generation.read(Path(args["reference"]))[LOGITS]
-            pairs = ([{LOGITS: one} for one in each] for each in (logits, theirs))
-            found["parity"] = compare(*pairs)
+            found["parity"] = compare([{LOGITS: logits}], [{LOGITS: theirs}])
     return found
 
 

@@ -23,7 +23,7 @@ from workers.verify.subject import Subject
 
 MEASURED = "measured"
 """The kind of note that keeps measurements."""
-VERSION = 4
+VERSION = 5
 """Raised when measuring changes, so that older notes no longer count."""
 SETS = 3
 

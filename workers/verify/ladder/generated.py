@@ -2,7 +2,7 @@
 
 Every step was given PyTorch's token. The export, and an fp32 package on ONNX Runtime's CPU, must
 find PyTorch's next token at every step. A coarser precision may prefer a token that is nearly as
-likely: there the logits of every step are compared with the export's, like any other output.
+likely: there the logits of all steps are compared with the export's, like any other output.
 """
 
 from __future__ import annotations
