@@ -11,7 +11,7 @@ from workers.sources import source
 from workers.sources.errors import unsupported
 from workers.sources.temporary import temporary_folder
 
-REVISION = "3"
+REVISION = "4"
 """Raised whenever this package would make other bytes from the same inputs and tools."""
 
 RUNTIMES = (

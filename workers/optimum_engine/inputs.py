@@ -38,7 +38,8 @@ def run(job: StageJob, _temp: Path) -> Mapping[str, Any]:
         else:
             wanted = runtime.signature(model_file.find(exported, name) / model_file.MODEL)
             found[name] = _samples(job, name, makers[name], wanted, sizes)
-            loop_inputs.shaped(record, name, found[name], exported)
+            own = "dataset" in job.params
+            loop_inputs.shaped(record, name, found, exported, generated=not own)
             _link(found, name, exported, record)
         samples.save(found[name], job.out / name)
     return {

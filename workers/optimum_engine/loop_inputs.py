@@ -24,27 +24,36 @@ PAST = "past_sequence_length"
 _STEPS = 2
 """Each sample is so many steps further than the one before."""
 Sample = dict[str, Any]
+Found = Mapping[str, Sequence[Sample]]
+"""The samples of each component that has some."""
 
 
-def shaped(record: Composition, name: str, made: Sequence[Sample], exported: Path) -> None:
-    """Make samples like those of a loop: encoders see padding, a decoder without a mask begins with
-    the one token that every text begins with."""
+def shaped(
+    record: Composition, name: str, found: Found, exported: Path, *, generated: bool
+) -> None:
+    """Make the samples of a component like those of a loop.
+
+    A decoder without a mask begins with the one token that every text begins with, and takes the
+    mask of its encoder. Unless they are a user's own, encoders see padding.
+    """
     loop = record.loop
     if loop is None:
         return
-    for number, sample in enumerate(made):
-        if name not in {loop.begin, loop.step} and "attention_mask" in sample and number % 2:
+    for number, sample in enumerate(found[name]):
+        if generated and number % 2 and name != loop.begin and "attention_mask" in sample:
             mask = sample["attention_mask"].copy()
             mask[:, (mask.shape[1] + 1) // 2 :] = 0
             sample["attention_mask"] = mask
-        if name == loop.begin and loop.mask not in sample:
-            start = generation.read(exported / generation.FILE)[generation.PROMPT]
-            sample[loop.tokens] = start[None, :1]
+        if name == loop.begin:
+            first = {one: sets[number] for one, sets in found.items() if one != name}
+            prompt = prompt_of(first, (), {name: list(sample), loop.step: ()}, loop)
+            sample |= {key: prompt[f"{name}/{key}"] for key in sample if f"{name}/{key}" in prompt}
+            if loop.mask not in sample:
+                start = generation.read(exported / generation.FILE)[generation.PROMPT]
+                sample[loop.tokens] = start[None, :1]
 
 
-def of_step(
-    record: Composition, found: Mapping[str, Sequence[Sample]], exported: Path, past: int
-) -> list[Sample]:
+def of_step(record: Composition, found: Found, exported: Path, past: int) -> list[Sample]:
     """The samples of the component that is repeated, with a cache of that size."""
     import numpy as np
 
