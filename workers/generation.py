@@ -85,7 +85,7 @@ def generate(
     begin = opening(loop.begin)
     besides = _besides(record, loop.begin, prompt, given)
     read_first = _taken(begin.inputs, loop, len(tokens))
-    feeds = {**besides, **_tokens(begin.inputs, loop, tokens[:read_first], 0)}
+    feeds = {**besides, **lines(begin.inputs, loop, tokens[:read_first], 0)}
     feeds = fitted(feeds, begin.inputs)
     given[loop.begin] = begin.run(feeds)
     last = Step(feeds, given[loop.begin], given[loop.begin][loop.logits][0, -1])
@@ -113,7 +113,7 @@ def stepping(
     length = max((value.shape[2] for value in held.values()), default=seen)
     if length > seen and loop.mask not in inputs:
         raise ValueError(f"{loop.step} has no mask that hides the unused part of its cache")
-    feeds = {**cache, **held, **_tokens(inputs, loop, [token], seen, length)}
+    feeds = {**cache, **held, **lines(inputs, loop, [token], seen, length)}
     return fitted(feeds, inputs)
 
 
@@ -145,7 +145,7 @@ def _taken(inputs: Mapping[str, Shape], loop: Loop, count: int) -> int:
     return size
 
 
-def _tokens(
+def lines(
     inputs: Mapping[str, Shape], loop: Loop, tokens: Sequence[int], seen: int, length: int = 0
 ) -> Arrays:
     """Tokens with their mask and positions; `length`: of the cache before them."""

@@ -68,6 +68,9 @@ def _for_export(
     # Components with joined outputs always run at their full length.
     sizes = shapes.base_shapes(config, exported, asked, padded=bool(record.joins))
     if record.loop is not None:
+        if sizes["batch_size"] != 1:
+            text = "a decoder with a cache generates one text at a time"
+            raise quantize_error(text, "leave batch_size out of the shapes in the catalog")
         alone = len(record.components) == 2
         sizes = {loop_inputs.PAST: shapes.past(config, sizes, alone=alone), **sizes}
     model = load.skeleton(config, task)

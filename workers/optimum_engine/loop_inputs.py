@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from workers import generation
-from workers.composition import Composition, split
+from workers.composition import Composition, Loop, split
 from workers.generation import Graph, generate
 from workers.optimum_engine import runtime
 from workers.optimum_engine.generated import prompt_of
@@ -23,6 +23,9 @@ PAST = "past_sequence_length"
 """The shape of a catalog that gives the size of a cache."""
 _STEPS = 2
 """Each sample is so many steps further than the one before."""
+_WHOLE = 3
+"""The first samples of a prompt have no padding: they are those that parity compares, and what a
+graph computes for padding means nothing."""
 Sample = dict[str, Any]
 Found = Mapping[str, Sequence[Sample]]
 """The samples of each component that has some."""
@@ -34,7 +37,7 @@ def shaped(
     """Make the samples of a component like those of a loop.
 
     A decoder without a mask begins with the one token that every text begins with, and takes the
-    mask of its encoder. Unless they are a user's own, encoders see padding.
+    mask of its encoder. Unless they are a user's own, some samples have padding.
     """
     loop = record.loop
     if loop is None:
@@ -44,6 +47,12 @@ def shaped(
             mask = sample["attention_mask"].copy()
             mask[:, (mask.shape[1] + 1) // 2 :] = 0
             sample["attention_mask"] = mask
+        padded = generated and number % 2 and number >= _WHOLE
+        if padded and name == loop.begin and loop.mask in sample:
+            width = sample[loop.tokens].shape[1]
+            words = sample[loop.tokens][0, (width + 1) // 2 :].tolist()
+            inputs = {port: value.shape for port, value in sample.items()}
+            sample.update(generation.lines(inputs, loop, words, 0))
         if name == loop.begin:
             first = {one: sets[number] for one, sets in found.items() if one != name}
             prompt = prompt_of(first, (), {name: list(sample), loop.step: ()}, loop)
@@ -70,7 +79,7 @@ def of_step(record: Composition, found: Found, exported: Path, past: int) -> lis
     made = []
     for number, begun in enumerate(found[loop.begin]):
         first = {name: sets[number] for name, sets in found.items() if name != loop.begin}
-        prompt = prompt_of(first, begun[loop.tokens][0].tolist(), ports, loop)
+        prompt = prompt_of(first, _words(begun, loop), ports, loop)
         random = np.random.default_rng(number)
 
         def varied(_number: int, logits: Any, random: Any = random) -> int:
@@ -83,6 +92,14 @@ def of_step(record: Composition, found: Found, exported: Path, past: int) -> lis
         except ValueError as error:
             raise quantize_error(f"the steps of the decoder have no inputs: {error}") from error
     return made
+
+
+def _words(begun: Sample, loop: Loop) -> list[int]:
+    """The tokens of a prompt without its padding."""
+    line = begun[loop.tokens][0]
+    if loop.mask in begun:
+        line = line[begun[loop.mask][0] > 0]
+    return [int(one) for one in line]
 
 
 def _open(exported: Path, name: str) -> Graph:
