@@ -46,8 +46,12 @@ class Abilities:
 
     def task_for(self, architecture: str, task: str) -> str | None:
         """The task that a model is exported for; None if the exporter knows no such model."""
+        return next(iter(self.tasks_for(architecture, task)), None)
+
+    def tasks_for(self, architecture: str, task: str) -> list[str]:
+        """The tasks that the exporter knows of a model and that would do, the best first."""
         tasks = self.architectures.get(architecture, ())
-        return next((name for name in self._graphs(task) if name in tasks), None)
+        return [name for name in self._graphs(task) if name in tasks]
 
     def task_of_any(self, task: str) -> str:
         """The task that a model of unknown architecture is exported for."""

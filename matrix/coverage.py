@@ -99,9 +99,10 @@ def _architecture(model: Model, config: Json | None) -> str:
 def _of_transformers(
     task: str, architecture: str, abilities: Abilities, config: Json | None
 ) -> Coverage:
-    graph = abilities.task_for(architecture, task)
-    if graph is None:
+    known = abilities.tasks_for(architecture, task)
+    if not known:
         return _not_exported(task, architecture, abilities)
+    graph = next((name for name in known if builds(architecture, name, abilities)), known[0])
     if fault := _fault(architecture, graph):
         nearest = nearest_to(architecture, graph, abilities)
         return Coverage(Verdict.EXPORTER, architecture, graph, fault, nearest=nearest)

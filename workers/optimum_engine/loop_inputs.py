@@ -22,7 +22,7 @@ from workers.sources.errors import quantize_error
 PAST = "past_sequence_length"
 """The shape of a catalog that gives the size of a cache."""
 _STEPS = 2
-"""Each sample is so many steps further than the one before."""
+"""Samples of each prompt; those of the next one are so many steps further."""
 _WHOLE = 3
 """The first samples of a prompt have no padding: they are those that parity compares, and what a
 graph computes for padding means nothing."""
@@ -88,7 +88,8 @@ def of_step(record: Composition, found: Found, exported: Path, past: int) -> lis
         try:
             choose = varied if number % 2 else generation.greedy
             steps = generate(record, prompt, graphs.__getitem__, choose)
-            made.append(next(islice(steps, 1 + _STEPS * number, None)).feeds)
+            before = 1 + _STEPS * number  # with the graph that reads the prompt
+            made += [one.feeds for one in islice(steps, before, before + _STEPS)]
         except ValueError as error:
             raise quantize_error(f"the steps of the decoder have no inputs: {error}") from error
     return made

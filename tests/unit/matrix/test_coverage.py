@@ -42,6 +42,7 @@ def test_a_model_that_the_exporter_has_builds() -> None:
     [
         ("text-ranking", "bert", "text-classification"),
         ("translation", "marian", "text2text-generation-with-past"),
+        ("translation", "encoder-decoder", "text2text-generation"),  # it has no cache
         ("summarization", "gpt2", "text-generation-with-past"),
         ("text-generation", "t5", "text2text-generation"),
         ("table-question-answering", "bart", "text2text-generation-with-past"),
