@@ -53,8 +53,8 @@ def split(task: str, found: Parts) -> Parts:
         model, config = found["model"]
         base = type(config)
         common = {"task": config.task, "use_past": True, "preprocessors": config._preprocessors}
-        begin = base(config._config, **common, use_past_in_inputs=False)
-        step = base(config._config, **common, use_past_in_inputs=True)
+        begin = base(model.config, **common, use_past_in_inputs=False)
+        step = base(model.config, **common, use_past_in_inputs=True)
         return {BEGIN: (model, _positioned(begin, model)), STEP: (model, _positioned(step, model))}
     if (name := _STEP + _MODEL) in found:
         model, config = found[name]
