@@ -3,28 +3,18 @@
 Optimum lays out a decoder with past as one graph, whose cache may be empty. A graph of fixed shapes
 has one number of tokens, so here they are two: `prefill` takes the prompt and gives the cache,
 `decode` takes one token and the cache. An encoder-decoder has `decoder` and `decoder_with_past`.
-
-A cache of fixed size is rarely full. The steps therefore take a mask that hides what is unused, and
-the position of their token, which the length of the cache does not tell. Transformers' decoders
-take these in three ways:
-
-    by position_ids     a decoder's own argument: it and the 2D mask are all that is needed
-    by distance         T5: positions follow from the places in the cache, the 2D mask is enough
-    by length           BART and others count the cache: they are told the position as its length,
-                        and get a 4D mask, which they take as it is
 """
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from matrix.abilities import WITH_PAST
+from workers.optimum_engine.decoder_steps import arguments, by_distance, way
 
 BEGIN, STEP = "prefill", "decode"
-_BY_DISTANCE = ("t5", "mt5", "longt5", "umt5", "pix2struct")
 _BEGIN, _STEP = "decoder", "decoder_with_past"
 _MODEL = "_model"
 """The end of Optimum's names."""
@@ -65,7 +55,7 @@ def split(task: str, found: Parts) -> Parts:
 def _positioned(config: Any, model: Any) -> Any:
     """The configuration with the input `position_ids`, if the model takes one."""
     inputs = dict(config.inputs)
-    if "position_ids" in inputs or "position_ids" not in _arguments(model):
+    if "position_ids" in inputs or "position_ids" not in arguments(model):
         return config
     inputs["position_ids"] = {0: "batch_size", 1: "sequence_length"}
     return _with(config, inputs, None)
@@ -75,8 +65,8 @@ def _stepping(config: Any, model: Any) -> Any:
     """The configuration of a step with a mask for the cache, and the position of the token."""
     inputs = dict(config.inputs)
     inputs["decoder_attention_mask"] = {0: "batch_size", 1: "past_decoder_sequence_length + 1"}
-    how = _way(model)
-    if how is not _by_distance:
+    how = way(model)
+    if how is not by_distance:
         inputs["decoder_position_ids"] = {0: "batch_size"}
     return _with(config, inputs, how)
 
@@ -132,91 +122,3 @@ def _completed(made: dict[str, Any], inputs: Mapping[str, Any]) -> dict[str, Any
         if "decoder_position_ids" in inputs:
             made["decoder_position_ids"] = torch.full((batch, 1), length, dtype=torch.int64)
     return made
-
-
-def _way(model: Any) -> Any:
-    """How the decoder of a model learns what the positions are."""
-    if model.config.model_type in _BY_DISTANCE:
-        return _by_distance
-    if "decoder_position_ids" in _arguments(model):
-        return _by_position
-    inner = getattr(model, "decoder", None)  # of models made of two: arguments go through
-    if inner is not None and "position_ids" in _arguments(inner):
-        return _by_position
-    return _by_length
-
-
-def _arguments(model: Any) -> Any:
-    return inspect.signature(model.forward).parameters
-
-
-def _by_distance(forward: Any) -> Any:
-    def step(
-        decoder_input_ids: Any,
-        decoder_attention_mask: Any,
-        encoder_outputs: Any = None,
-        attention_mask: Any = None,
-        past_key_values: Any = None,
-    ) -> Any:
-        return forward(
-            decoder_input_ids=decoder_input_ids,
-            decoder_attention_mask=decoder_attention_mask,
-            encoder_outputs=encoder_outputs,
-            attention_mask=attention_mask,
-            past_key_values=past_key_values,
-        )
-
-    return step
-
-
-def _by_position(forward: Any) -> Any:
-    def step(
-        decoder_input_ids: Any,
-        decoder_attention_mask: Any,
-        decoder_position_ids: Any,
-        encoder_outputs: Any = None,
-        attention_mask: Any = None,
-        past_key_values: Any = None,
-    ) -> Any:
-        more = {} if attention_mask is None else {"attention_mask": attention_mask}
-        return forward(
-            decoder_input_ids=decoder_input_ids,
-            decoder_attention_mask=decoder_attention_mask,
-            decoder_position_ids=decoder_position_ids,
-            encoder_outputs=encoder_outputs,
-            past_key_values=past_key_values,
-            **more,
-        )
-
-    return step
-
-
-def _by_length(forward: Any) -> Any:
-    def step(
-        decoder_input_ids: Any,
-        decoder_attention_mask: Any,
-        decoder_position_ids: Any,
-        encoder_outputs: Any = None,
-        attention_mask: Any = None,
-        past_key_values: Any = None,
-    ) -> Any:
-        import torch
-        from transformers import EncoderDecoderCache
-
-        cache = EncoderDecoderCache.from_legacy_cache(past_key_values)
-        place = decoder_position_ids.reshape(-1)[:1]
-        cache.get_seq_length = lambda *_layer: place[0]
-        hidden = torch.finfo(torch.float32).min
-        mask = (1.0 - decoder_attention_mask[:, None, None, :].to(torch.float32)) * hidden
-        more = {} if attention_mask is None else {"attention_mask": attention_mask}
-        if "cache_position" in inspect.signature(forward).parameters:
-            more["cache_position"] = place
-        return forward(
-            decoder_input_ids=decoder_input_ids,
-            decoder_attention_mask=mask,
-            encoder_outputs=encoder_outputs,
-            past_key_values=cache,
-            **more,
-        )
-
-    return step
