@@ -66,8 +66,12 @@ class Abilities:
 
     def task_for(self, architecture: str, task: str) -> str | None:
         """The task that a model is exported for; None if the exporter knows no such model."""
+        return next(iter(self.tasks_for(architecture, task)), None)
+
+    def tasks_for(self, architecture: str, task: str) -> list[str]:
+        """The tasks that the exporter knows of a model and that would do, the best first."""
         tasks = self.architectures.get(architecture, ())
-        return next((name for name in self._graphs(task) if name in tasks), None)
+        return [name for name in self._graphs(task) if name in tasks]
 
     def task_of_any(self, task: str) -> str:
         """The task that a model of unknown architecture is exported for."""
@@ -103,8 +107,11 @@ class Abilities:
         return f"unknown task {quote(task)}", hint(task, known)
 
     def _graphs(self, task: str) -> tuple[str, ...]:
+        """The tasks that a task may be exported for, the best first: what rules.toml says of it
+        comes before what the exporter takes the word for."""
         alias = aliases().get(task)
-        return (self.synonyms.get(task, task), *(alias.graphs if alias else ()))
+        own = () if task in self.synonyms else (task,)
+        return (*own, *(alias.graphs if alias else ()), self.synonyms.get(task, task))
 
     def _architecture_fault(self, architecture: str, task: str) -> tuple[str, str] | None:
         tasks = self.architectures.get(architecture)

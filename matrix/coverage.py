@@ -145,9 +145,10 @@ def _of_files(model: Model, architecture: str, abilities: Abilities) -> Coverage
 def _of_transformers(
     task: str, architecture: str, abilities: Abilities, config: Json | None
 ) -> Coverage:
-    graph = abilities.task_for(architecture, task)
-    if graph is None:
+    known = abilities.tasks_for(architecture, task)
+    if not known:
         return _not_exported(task, architecture, abilities)
+    graph = next((name for name in known if builds(architecture, name, abilities)), known[0])
     if fault := _fault(architecture, graph):
         nearest = nearest_to(architecture, graph, abilities)
         return Coverage(Verdict.EXPORTER, architecture, graph, fault, nearest=nearest)
@@ -230,7 +231,7 @@ def _lacking(architecture: str, tasks: Iterable[str]) -> str:
 def _unproven(architecture: str, task: str) -> str:
     for row in rules()["unproven"]:
         if architecture in row.get("architectures", [architecture]) and (
-            any(task.endswith(one) for one in row.get("tasks", [task]))
+            task in row.get("tasks", [task])
         ):
             return str(row["why"])
     return ""

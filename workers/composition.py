@@ -1,4 +1,5 @@
-"""The composition of a model: its components, which outputs feed which inputs, what is joined.
+"""The composition of a model: its components, which outputs feed which inputs, what is joined,
+and what is repeated.
 
 The export stage of an engine writes it as `composition.json` at the top of a model that has
 components; it travels with every package of the model. A single model has none. Whatever treats
@@ -52,6 +53,26 @@ class Join:
 
 
 @dataclass(frozen=True, slots=True)
+class Loop:
+    """How a decoder generates: `begin` reads the prompt, `step` runs once for every further token.
+
+    Of these inputs and outputs, both components have those that they need, under these names.
+    """
+
+    begin: str
+    step: str
+    feeds: Sequence[Link]
+    """Outputs of the step that are its own inputs in the next one: the cache, which grows by one
+    position along its third axis."""
+    tokens: str = "input_ids"
+    logits: str = "logits"
+    mask: str = ""
+    """1 for a position of the cache or of the new tokens that counts; empty: there is no mask."""
+    position: str = ""
+    """The number of tokens before each new one; empty: the step finds it by itself."""
+
+
+@dataclass(frozen=True, slots=True)
 class Composition:
     """Everything about a model that its component graphs do not say by themselves."""
 
@@ -60,6 +81,7 @@ class Composition:
     """In an order in which they can run."""
     links: Sequence[Link] = ()
     joins: Sequence[Join] = ()
+    loop: Loop | None = None
 
     def into(self, component: str) -> list[Link]:
         """The links that feed a component."""
@@ -77,6 +99,23 @@ class Composition:
                 raise ValueError(f"{link.output} feeds an earlier component")
         if unknown := {join.kind for join in self.joins} - {COSINE}:
             raise ValueError(f"joins of the kind {min(unknown)} are unknown")
+        if self.loop is not None:
+            self._check_loop(self.loop, order)
+
+    def _check_loop(self, loop: Loop, order: Sequence[str]) -> None:
+        for name in (loop.begin, loop.step):
+            if name not in order:
+                raise ValueError(f"the loop names {name}, which is no component")
+        if order.index(loop.begin) >= order.index(loop.step):
+            raise ValueError(f"the loop begins with {loop.begin}, which runs after {loop.step}")
+        if not loop.feeds:
+            raise ValueError("the loop feeds nothing back")
+        begun = {link.input for link in self.into(loop.step)}
+        for link in loop.feeds:
+            if {split(link.output)[0], split(link.input)[0]} != {loop.step}:
+                raise ValueError(f"{link.output} feeds {link.input}, which is not of {loop.step}")
+            if link.input not in begun:
+                raise ValueError(f"nothing feeds {link.input} before the first step")
 
 
 Ports = tuple[Sequence[str], Sequence[str]]
@@ -89,10 +128,16 @@ def split(port: str) -> tuple[str, str]:
     return component, name
 
 
-def compose(ports: Mapping[str, Ports], model: str, joins: Sequence[Join] = ()) -> Composition:
+def compose(
+    ports: Mapping[str, Ports],
+    model: str,
+    joins: Sequence[Join] = (),
+    loop: tuple[str, str] | None = None,
+) -> Composition:
     """The composition of components in folders of their names, each with a file `model`.
 
-    Exporters name an output like the input that it feeds, or by one of a few conventions.
+    Exporters name an output like the input that it feeds, or by one of a few conventions. `loop`:
+    the component that reads the prompt, and the one that is repeated.
     """
     feeds = {
         (giver, taker): [
@@ -114,12 +159,26 @@ def compose(ports: Mapping[str, Ports], model: str, joins: Sequence[Join] = ()) 
         for link in (link for giver in order[:place] for link in feeds[giver, taker]):
             links.setdefault(link.input, link)
     components = [Component(name, f"{name}/{model}") for name in order]
-    return Composition(tuple(components), tuple(links.values()), tuple(joins))
+    repeated = _loop(*loop, ports[loop[1]]) if loop else None
+    return Composition(tuple(components), tuple(links.values()), tuple(joins), repeated)
+
+
+def _loop(begin: str, step: str, ports: Ports) -> Loop:
+    inputs, outputs = ports
+    feeds = [
+        Link(f"{step}/{output}", f"{step}/{_fed_by(output)}")
+        for output in outputs
+        if output != _fed_by(output) and _fed_by(output) in inputs
+    ]
+    named = {"mask": "attention_mask", "position": "position_ids"}
+    known = {field: name for field, name in named.items() if name in inputs}
+    return Loop(begin, step, tuple(feeds), **known)
 
 
 def write(composition: Composition, folder: Path) -> None:
     """Write the record at the top of an export."""
-    text = json.dumps(asdict(composition), indent=1) + "\n"
+    record = {name: value for name, value in asdict(composition).items() if value is not None}
+    text = json.dumps(record, indent=1) + "\n"
     (folder / FILE).write_text(text, encoding="utf-8", newline="\n")
 
 

@@ -121,7 +121,9 @@ def graphs_of(built: Built, folder: Path) -> dict[str, Path]:
 
 
 def _component(path: str) -> str:
-    return path.rpartition("/")[0]
+    """Its folder, or its name beside graphs that share its weights."""
+    folder, _, name = path.rpartition("/")
+    return folder or name.removesuffix(GRAPH).removesuffix("model")
 
 
 def graph_insight(checker: Host, models: Mapping[str, Path]) -> Insight:

@@ -40,6 +40,7 @@ _DOING = {
     "inputs": "making inputs",
     "optimize": "optimizing",
     "quantize": "quantizing",
+    "share": "sharing weights",
     "compile": "compiling",
 }
 

@@ -188,13 +188,14 @@ def external_files(runtimes: Runtimes, model: Path) -> set[Path]:
     return {model.parent / name for told in reply.result.values() for name in told["external"]}
 
 
-def placer(folder: Path) -> Callable[[Path], str]:
-    """Copies everything below a folder into another; answers where the model is there."""
+def placer(model: Path) -> Callable[[Path], str]:
+    """Copies everything beside a model into a folder, but other models; answers its name there."""
 
     def place(dest: Path) -> str:
-        for path in files_below(folder):
-            copy_file(path, dest / path.relative_to(folder))
-        return model_in(folder).relative_to(folder).as_posix()
+        for path in files_below(model.parent):
+            if path == model or path.suffix != ".onnx":
+                copy_file(path, dest / path.relative_to(model.parent))
+        return model.name
 
     return place
 

@@ -39,8 +39,8 @@ class Graph:
     """Of the component or the member; empty for a model that is one graph."""
     member: str
     """The input that it comes from."""
-    folder: Path
-    """Has its portable model, and no other."""
+    model: Path
+    """Its portable model, with its weights below the same folder."""
     origin: str
     """Where its portable model is, in the portable package or below the folder of the member."""
 
@@ -67,11 +67,9 @@ def graphs_of(inputs: Mapping[str, Path]) -> list[Graph]:
         folder = inputs[ALONE]
         record = composition.read(folder)
         if record is None:
-            return [Graph("", ALONE, folder, group.model_in(folder).relative_to(folder).as_posix())]
-        return [
-            Graph(one.name, ALONE, (folder / one.model).parent, one.model)
-            for one in record.components
-        ]
+            model = group.model_in(folder)
+            return [Graph("", ALONE, model, model.relative_to(folder).as_posix())]
+        return [Graph(one.name, ALONE, folder / one.model, one.model) for one in record.components]
     return [_member_graph(name, folder) for name, folder in inputs.items()]
 
 
@@ -85,9 +83,8 @@ def _member_graph(name: str, folder: Path) -> Graph:
         )
         failure.member = name
         raise failure
-    return Graph(
-        name, name, folder, f"{name}/{group.model_in(folder).relative_to(folder).as_posix()}"
-    )
+    model = group.model_in(folder)
+    return Graph(name, name, model, f"{name}/{model.relative_to(folder).as_posix()}")
 
 
 def compile_shared(
@@ -120,7 +117,7 @@ def compile_shared(
             "compatibility": result.contexts[graphs[0].label]["compatibility"],
         },
         info={
-            **_costs(result, job),
+            **_costs([result], job),
             "sharing": group.compare_sizes(runtimes, members, result, job),
         },
     )
@@ -129,30 +126,37 @@ def compile_shared(
 def compile_alone(
     runtimes: Runtimes, inputs: Mapping[str, Path], out: Path, key: str, job: group.Job
 ) -> StageReport:
-    """Compile the only graph of a package; its context model lies where the portable one did."""
+    """Compile each graph of a package by itself; its context model lies where the portable one did.
+
+    There is one, or several whose weights are one file."""
     (folder,) = inputs.values()
-    place = group.model_in(folder).relative_to(folder)
-    graph = Graph(place.stem, "", folder, place.as_posix())
-    (member,), result = _compiled(runtimes, [graph], key, job)
-    context = result.contexts[graph.label]
-    _copy_rest(runtimes, {ALONE: folder}, [graph], out)
-    group.copy_file(result.folder / member.output, out / place)
-    for name in context["binaries"]:
-        group.copy_file(result.folder / name, (out / place).parent / name)
-    return StageReport(
-        facts={
-            "contexts": context["nodes"],
-            "binaries": context["binaries"],
-            "compatibility": context["compatibility"],
-        },
-        info=_costs(result, job),
-    )
+    if record := composition.read(folder):
+        graphs = graphs_of({ALONE: folder})
+        composition.write(record, out)
+    else:
+        model = group.model_in(folder)
+        graphs = [Graph(model.stem, "", model, model.relative_to(folder).as_posix())]
+    _copy_rest(runtimes, {ALONE: folder}, graphs, out)
+    facts: dict[str, Any] = {"contexts": [], "binaries": []}
+    results = []
+    for graph in graphs:
+        alone = replace(job, folder=job.folder / graph.label)
+        (member,), result = _compiled(runtimes, [graph], key, alone)
+        context = result.contexts[graph.label]
+        group.copy_file(result.folder / member.output, out / graph.origin)
+        for name in context["binaries"]:
+            group.copy_file(result.folder / name, (out / graph.origin).parent / name)
+        facts["contexts"] += context["nodes"]
+        facts["binaries"] += context["binaries"]
+        facts["compatibility"] = context["compatibility"]
+        results.append(result)
+    return StageReport(facts=facts, info=_costs(results, job))
 
 
-def _costs(result: group.GroupResult, job: group.Job) -> dict[str, Any]:
+def _costs(results: Sequence[group.GroupResult], job: group.Job) -> dict[str, Any]:
     return {
-        "seconds": round(sum(result.seconds.values()), 3),
-        "peak_memory": result.peak_memory,
+        "seconds": round(sum(sum(one.seconds.values()) for one in results), 3),
+        "peak_memory": max(one.peak_memory for one in results),
         "runtime": job.runtime.to_json(),
     }
 
@@ -162,7 +166,7 @@ def _compiled(
 ) -> tuple[list[group.Member], group.GroupResult]:
     """Compile graphs together. Raises for the first one that has no context."""
     members = [
-        group.Member(one.label, group.placer(one.folder), f"{one.label}_{key[:_TOKEN]}.onnx")
+        group.Member(one.label, group.placer(one.model), f"{one.label}_{key[:_TOKEN]}.onnx")
         for one in graphs
     ]
     result = group.compile_once(runtimes, members, replace(job, folder=job.folder / "together"))
@@ -185,7 +189,7 @@ def _copy_rest(
     runtimes: Runtimes, inputs: Mapping[str, Path], graphs: Sequence[Graph], out: Path
 ) -> None:
     """The files that go along with the models: those of a member below its name."""
-    models = {group.model_in(graph.folder) for graph in graphs}
+    models = {graph.model for graph in graphs}
     weights = {path for model in models for path in group.external_files(runtimes, model)}
     for name, folder in inputs.items():
         below = out if name == ALONE else out / name

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from pathlib import PurePath
+from types import UnionType
 from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
@@ -32,6 +33,9 @@ def from_json(value: Mapping[str, Any], kind: type[T]) -> T:
 
 
 def _typed(value: Any, kind: Any) -> Any:
+    if isinstance(kind, UnionType):  # `KIND | None`
+        (kind,) = (one for one in get_args(kind) if one is not type(None))
+        return None if value is None else _typed(value, kind)
     if is_dataclass(kind):
         return from_json(value, cast("type[Any]", kind))
     if isinstance(kind, type) and issubclass(kind, PurePath):

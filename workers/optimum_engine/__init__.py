@@ -6,6 +6,7 @@
            +--optimize-> model.onnx            static shapes if asked, ONNX Runtime graph passes
            +--quantize-> model.onnx            QDQ w8a16/w8a8, int8 or 4-bit weights
                                                (w8, w4, w4a16), fp16
+           +--share----> COMPONENT.onnx ...    with a cache: all weights in one file
 
 `inputs.npz` holds one array per graph input with the samples along a first axis; calibration
 and verification use the same. Weights beyond `model_file.EXTERNAL_THRESHOLD` go to one file

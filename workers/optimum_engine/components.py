@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from workers.composition import Join
-from workers.optimum_engine import shapes
+from workers.optimum_engine import decoders, shapes
 from workers.optimum_engine.architectures import families
 from workers.sources.errors import export_error, one_line
 
@@ -60,6 +60,7 @@ def _of_optimum(model: Any, task: str, side_files: Path | None) -> Parts:
         raise export_error(
             f"the exporter cannot lay out {model.config.model_type} for '{task}': {one_line(error)}"
         ) from error
+    found = decoders.split(task, found)
     if len(found) == 1:
         return {"": next(iter(found.values()))}
     return {name.removesuffix("_model"): part for name, part in found.items()}

@@ -53,16 +53,19 @@ class OptimumEngine:
             lacking = ", ".join(missing)
             raise unsupported(f"this interpreter lacks {lacking}", "pip install modelmill[build]")
         resolved = source.resolve(request)
+        stages = layout.stages(request, resolved)
+        # The graphs of a decoder with a cache have the same weights, until they share them.
+        graphs = 2 if any(spec.name == "share" for spec in stages) else 1
         return BuildPlan(
             source=resolved.as_json(),
-            stages=layout.stages(request, resolved),
+            stages=stages,
             memory=_memory(resolved.size),
-            disk=4 * resolved.size,
+            disk=4 * graphs * resolved.size,
         )
 
     def run(self, job: StageJob) -> StageReport:
         """Run one stage."""
-        from workers.optimum_engine import export, inputs, quantize, reference
+        from workers.optimum_engine import export, inputs, quantize, reference, shared_weights
         from workers.optimum_engine.architectures import families
         from workers.sources import optimize
 
@@ -71,6 +74,7 @@ class OptimumEngine:
             "inputs": inputs.run,
             "optimize": optimize.run,
             "quantize": quantize.run,
+            "share": shared_weights.run,
             "reference": reference.run,
         }
         step = steps.get(job.stage)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from matrix.model import SourceKind
 from workers import composition
 from workers.engine import StageJob
-from workers.optimum_engine import components, opsets, transposed
+from workers.optimum_engine import components, decoders, generated, inputs, opsets, transposed
 from workers.optimum_engine.architectures import rows
 from workers.optimum_engine.tracing import export_graph
-from workers.sources import load, model_file, onnx_graph, source
+from workers.sources import load, model_file, onnx_graph, runtime, source
 from workers.sources import ready_files as ready
 from workers.sources.errors import export_error
 from workers.sources.load import exporter_task
@@ -48,8 +49,11 @@ def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
         model_file.save(graph, job.out / name, raw)
         shutil.rmtree(raw)
     if len(parts) > 1:
-        joins = components.joins(model, task)
-        composition.write(composition.compose(ports, model_file.MODEL, joins), job.out)
+        joins, loop = components.joins(model, task), decoders.loop_of(parts)
+        record = composition.compose(ports, model_file.MODEL, joins, loop)
+        composition.write(record, job.out)
+        taken = {name: names for name, (names, _outputs) in ports.items()}
+        generated.write(model, record, taken, partial(_example, parts, job.out), job.out)
     return {
         "components": [name for name in parts if name],
         "precision": "fp32",
@@ -57,6 +61,12 @@ def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
         "model_type": model.config.model_type,
         "graphs": facts,
     }
+
+
+def _example(parts: components.Parts, out: Path, name: str, sizes: inputs.Sizes) -> inputs.Sample:
+    """Example inputs of an exported component."""
+    wanted = runtime.signature(out / name / model_file.MODEL)
+    return inputs.generate(parts[name][1], wanted, sizes)
 
 
 def source_folder(job: StageJob, temp: Path) -> Path | None:

@@ -10,7 +10,7 @@ from typing import Any
 from workers import composition
 from workers.composition import Composition, split
 from workers.engine import StageError, StageJob
-from workers.optimum_engine import components, plain_inputs, shapes
+from workers.optimum_engine import components, loop_inputs, plain_inputs, shapes
 from workers.optimum_engine.layout import READY, SHAPES
 from workers.sources import load, model_file, runtime, samples
 from workers.sources.errors import one_line, quantize_error
@@ -31,9 +31,15 @@ def run(job: StageJob, _temp: Path) -> Mapping[str, Any]:
     makers, sizes = _for_ready_file(job, exported) if ready else _for_export(job, exported, record)
     found: dict[str, list[Sample]] = {}
     for name in (one.name for one in record.components):
-        wanted = runtime.signature(model_file.find(exported, name) / model_file.MODEL)
-        found[name] = _samples(job, name, makers[name], wanted, sizes)
-        _link(found, name, exported, record)
+        if record.loop is not None and name == record.loop.step:
+            job.progress(f"making inputs for {name}")
+            found[name] = loop_inputs.of_step(record, found, exported, sizes[loop_inputs.PAST])
+        else:
+            wanted = runtime.signature(model_file.find(exported, name) / model_file.MODEL)
+            found[name] = _samples(job, name, makers[name], wanted, sizes)
+            own = "dataset" in job.params
+            loop_inputs.shaped(record, name, found, exported, generated=not own)
+            _link(found, name, exported, record)
         samples.save(found[name], job.out / name)
     return {
         "samples": min(len(sets) for sets in found.values()),
@@ -60,11 +66,17 @@ def _for_export(
     asked = job.params.get("shapes", {})
     # Components with joined outputs always run at their full length.
     sizes = shapes.base_shapes(config, exported, asked, padded=bool(record.joins))
+    if record.loop is not None:
+        if sizes["batch_size"] != 1:
+            text = "a decoder with a cache generates one text at a time"
+            raise quantize_error(text, "leave batch_size out of the shapes in the catalog")
+        alone = len(record.components) == 2
+        sizes = {loop_inputs.PAST: shapes.past(config, sizes, alone=alone), **sizes}
     model = load.skeleton(config, task)
     if hasattr(config, "use_cache"):
         model.config.use_cache = task.endswith("-with-past")
     parts = components.parts(model, task, exported)
-    return {name: partial(_generate, part) for name, (_module, part) in parts.items()}, sizes
+    return {name: partial(generate, part) for name, (_module, part) in parts.items()}, sizes
 
 
 def _samples(
@@ -92,7 +104,7 @@ def _samples(
     return made
 
 
-def _generate(config: Any, wanted: runtime.Signature, sizes: Sizes) -> Sample:
+def generate(config: Any, wanted: runtime.Signature, sizes: Sizes) -> Sample:
     """One sample from the model's own generators, in the names, types and ranks of its graph."""
     import numpy as np
 
@@ -163,5 +175,5 @@ def _link(
             continue
         for sample, outputs in zip(found[name], given, strict=False):
             for output, taken in pairs:
-                if outputs[output].shape == sample[taken].shape:
+                if record.loop or outputs[output].shape == sample[taken].shape:
                     sample[taken] = outputs[output]

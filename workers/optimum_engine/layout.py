@@ -16,6 +16,7 @@ from matrix.model import SourceKind
 from matrix.policy import FORMS, FOUR_BITS, PLAIN_FORM
 from matrix.verification import COSINE
 from workers.engine import SOURCE, Request, StageSpec
+from workers.optimum_engine import decoders
 from workers.optimum_engine.architectures import rows
 from workers.sources import optimize, samples
 from workers.sources.errors import listed, optimize_error, quantize_error
@@ -45,9 +46,9 @@ option that decides in its place."""
 SHAPES = (
     "batch_size", "sequence_length", "num_choices", "width", "height", "num_channels",
     "point_batch_size", "nb_points_per_image", "visual_seq_length", "feature_size",
-    "nb_max_frames", "audio_sequence_length",
+    "nb_max_frames", "audio_sequence_length", "past_sequence_length",
 )  # fmt: skip
-"""The shape names of Optimum's dummy input generators."""
+"""The shape names of Optimum's dummy input generators, and the size of a decoder's cache."""
 
 
 def stages(request: Request, source: Resolved) -> list[StageSpec]:
@@ -61,6 +62,10 @@ def stages(request: Request, source: Resolved) -> list[StageSpec]:
         last = "optimize"
     if step := _quantize(policy, last):
         specs.append(step)
+        last = "quantize"
+    if decoders.generates(request.model["task"]) and not request.model["source"].get("file"):
+        inputs = tuple(dict.fromkeys((last, "export")))
+        specs.append(StageSpec("share", {}, inputs, GRAPH_TOOLS))
     return specs
 
 

@@ -20,7 +20,12 @@ from workers.sources import load, model_file, runtime, samples
 from workers.sources.errors import one_line, unsupported
 from workers.sources.load import exporter_task
 
-_DECODER = (("input_ids", "decoder_input_ids"), ("encoder_attention_mask", "attention_mask"))
+_DECODER = (
+    ("input_ids", "decoder_input_ids"),
+    ("attention_mask", "decoder_attention_mask"),
+    ("position_ids", "decoder_position_ids"),
+    ("encoder_attention_mask", "attention_mask"),
+)
 _PAST = re.compile(r"past_key_values\.(\d+)\.(.+)")
 
 
@@ -87,9 +92,12 @@ def _arguments(sample: Mapping[str, Any], known: Collection[str]) -> dict[str, A
             plain[name] = tensor
     if past:
         plain["past_key_values"] = tuple(tuple(past[layer]) for layer in sorted(past))
-    if "encoder_hidden_states" in plain and "encoder_outputs" in known:
+    if "encoder_outputs" in known and (past or "encoder_hidden_states" in plain):
         # A decoder's graph has the names of a decoder, its module those of the whole model.
-        plain["encoder_outputs"] = (plain.pop("encoder_hidden_states"),)
+        if "encoder_hidden_states" in plain:
+            plain["encoder_outputs"] = (plain.pop("encoder_hidden_states"),)
+        else:  # the cache has what follows from it: only its length counts
+            plain["encoder_outputs"] = (torch.zeros(1, past[0][-1].shape[2], 1),)
         for ours, theirs in _DECODER:
             if ours in plain:
                 plain[theirs] = plain.pop(ours)

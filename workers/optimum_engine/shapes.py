@@ -25,6 +25,15 @@ def base_shapes(
     return {**shapes, **asked}
 
 
+def past(config: Any, sizes: Mapping[str, int], *, alone: bool) -> int:
+    """The size of a cache: with the new token, as many positions as a text input has; a decoder
+    without an encoder keeps the prompt in it besides."""
+    if not alone:
+        return sizes["sequence_length"] - 1
+    limit = sequence(config, padded=True)
+    return max(min(2 * sizes["sequence_length"], limit), sizes["sequence_length"] + 1) - 1
+
+
 def sequence(config: Any, *, padded: bool = False) -> int:
     """The usual length, within the model's positions; `padded`: the model's full length.
 

@@ -80,8 +80,14 @@ class Runtimes:
 
     def measure(self, runtime: Runtime, args: dict[str, Any], watching: Watching) -> dict[str, Any]:
         """Run a model; a process that is lost over it is an answer too."""
+        return self.run(runtime, "measure", args, watching)
+
+    def run(
+        self, runtime: Runtime, op: str, args: dict[str, Any], watching: Watching
+    ) -> dict[str, Any]:
+        """An operation that runs models; a process that is lost over it is an answer too."""
         try:
-            return dict(self.call(runtime, "measure", args, watching, stage=STAGE).result)
+            return dict(self.call(runtime, op, args, watching, stage=STAGE).result)
         except BuildFailed as error:
             if error.failure not in _GONE:
                 raise

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from workers.host.service import environment
-from workers.runtimes import values
+from workers.runtimes import generate, values
 from workers.runtimes.bench import Benches
 from workers.runtimes.compile import compile_models
 from workers.runtimes.session import Session, give_back, line, resident
@@ -28,8 +28,8 @@ Answer = dict[str, Any]
 class RuntimeService:
     """A kind of runtime in the host.
 
-    Operations: `discover`, `measure`, `trace`, `optimized`, `compile`, `join`, and those of
-    `bench.Benches`.
+    Operations: `discover`, `measure`, `generate`, `trace`, `optimized`, `compile`, `join`, and
+    those of `bench.Benches`.
     """
 
     @cached_property
@@ -78,10 +78,10 @@ class RuntimeService:
         match op:
             case "discover":
                 return self.discover()
-            case "measure":
+            case "measure" | "generate":
                 what = args.get("component") or "the model"
                 progress(f"running {what} on {args['runtime']['provider']}")
-                return self._measure(args)
+                return self._measure(args) if op == "measure" else self._generate(args)
             case "trace":
                 return self.traces.call(args, progress)
             case "optimized":
@@ -91,6 +91,9 @@ class RuntimeService:
             case "join":
                 return _join(args)
         raise ValueError(f"a runtime has no operation {op!r}")
+
+    def _generate(self, args: Mapping[str, Any]) -> Answer:
+        return generate.answer(lambda file: self.open(file, args["runtime"]), args)
 
     def _write_optimized(self, args: Mapping[str, Any]) -> Answer:
         """The graph as ONNX Runtime executes it, which it writes when it opens the model."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from machine.files import hash_file, remove_tree
 from matrix.digest import value_digest
+from workers import generation
 from workers.compile.check import SHARED
 from workers.compile.devices import runtime_for
 from workers.composition import split
@@ -23,7 +24,7 @@ from workers.verify.subject import Subject
 
 MEASURED = "measured"
 """The kind of note that keeps measurements."""
-VERSION = 3
+VERSION = 5
 """Raised when measuring changes, so that older notes no longer count."""
 
 Json = dict[str, Any]
@@ -65,12 +66,13 @@ class Reference:
     key: str = ""
     folder: Path | None = None
     answers: Json = field(default_factory=dict)
+    generated: Json = field(default_factory=dict)
 
     def drop(self) -> None:
         """Remove the outputs."""
         if self.folder is not None:
             remove_tree(self.folder)
-        self.key, self.folder, self.answers = "", None, {}
+        self.key, self.folder, self.answers, self.generated = "", None, {}, {}
 
 
 @dataclass(slots=True)
@@ -166,12 +168,13 @@ class _Job:
         with subject.scratch.borrow("export") as exported:
             if subject.export is not None:
                 subject.export.place(exported)
-            files = {name: exported / subject.origin(name) for name in subject.models}
+            files = {name: exported / subject.exported(name) for name in subject.models}
+            files = {name: file for name, file in files.items() if file.is_file()}
             kept.answers = {
                 name: self._measure(self._cpu, file, name, folder, None)
                 for name, file in files.items()
-                if file.is_file()
             }
+            kept.generated = self._generated(self._cpu, files, save=folder / generation.FILE)
         kept.key = self._reference_key
         return kept.answers
 
@@ -184,7 +187,7 @@ class _Job:
             lambda: self._run(runtime, alone=alone),
             lambda found: _well(found["models"]),
         )
-        return RuntimeRun(runtime, own, dict(found["models"]), found["joined"])
+        return RuntimeRun(runtime, own, dict(found["models"]), found["joined"], found["generated"])
 
     def _run(self, runtime: Runtime, *, alone: bool) -> Json:
         subject = self._subject
@@ -195,7 +198,39 @@ class _Job:
                 for name in subject.models
             }
             joined = {} if reference is None else self._joined(folder, reference)
-        return {"models": models, "joined": joined}
+            generated = self._compared(runtime, reference) if _well(models) else {}
+        return {"models": models, "joined": joined, "generated": generated}
+
+    def _compared(self, runtime: Runtime, reference: Path | None) -> Json:
+        """What the package generates, beside the export's and PyTorch's."""
+        files = {name: self._subject.folder / name for name in self._subject.models}
+        if reference is None:
+            return self._generated(runtime, files)
+        exported = self._owner.reference.generated
+        if exported.get("error"):
+            return {"export": exported}
+        found = self._generated(runtime, files, reference=reference / generation.FILE)
+        return {**found, "export": exported} if found else {}
+
+    def _generated(self, runtime: Runtime, files: Mapping[str, Path], **more: Path) -> Json:
+        """What models generate; empty for what is no decoder."""
+        if self._record.loop is None:
+            return {}
+        prompt = self._subject.folder / generation.FILE
+        if not prompt.is_file():
+            return {"error": f"the package has no {generation.FILE}"}
+        known = self._owner.reference.answers
+        args: Json = {
+            "record": asdict(self._record),
+            "prompt": str(prompt.absolute()),
+            "files": {self._names[name]: str(file.absolute()) for name, file in files.items()},
+            "outputs": {
+                self._names[name]: [port[0] for port in known.get(name, {}).get("outputs", ())]
+                for name in files
+            },
+            **{name: str(path) for name, path in more.items()},
+        }
+        return self._owner.runtimes.run(runtime, "generate", args, self._watching)
 
     def opening(self, runtime: Runtime) -> Json:
         """Seconds and memory to open each model, portable and then compiled, one after the other
@@ -261,7 +296,12 @@ class _Job:
         }
 
     def _linked(self, component: str, save: Path, reference: Path | None) -> Json | None:
-        """Where the outputs are that feed a component, end to end; None: nothing feeds it."""
+        """Where the outputs are that feed a component, end to end; None: nothing feeds it.
+
+        The steps of a loop are fed when the whole generates."""
+        loop = self._record.loop
+        if loop is not None and component == loop.step:
+            return None
         inputs = {}
         for link in self._record.into(component):
             giver, output = split(link.output)

@@ -145,15 +145,18 @@ class Subject:
         return len(self._origins()) > 1
 
     def origin(self, model: str) -> str:
-        """Where a model is in the export and in the portable package."""
+        """Where a model is in the portable package."""
         return self._origins().get(model, model)
 
-    def _origins(self) -> dict[str, str]:
-        """Of models that share a context: they lie elsewhere than their portable forms."""
+    def exported(self, model: str) -> str:
+        """Where a model is in the export."""
+        origin = self.origin(model)
+        return self._origins("share").get(origin, origin)
+
+    def _origins(self, name: str = "compile") -> dict[str, str]:
+        """Of models that a stage puts elsewhere, because they share a context or their weights."""
         graphs = [
-            one
-            for stage in self._stages("compile")
-            for one in stage.get("facts", {}).get("graphs", ())
+            one for stage in self._stages(name) for one in stage.get("facts", {}).get("graphs", ())
         ]
         found = {str(one["model"]): str(one["origin"]) for one in graphs}
         return {name: path for name, path in found.items() if not leads_out(path)}

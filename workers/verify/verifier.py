@@ -152,8 +152,10 @@ class Verifier:
         def inspect_export() -> dict[str, Any]:
             with subject.scratch.borrow("export") as folder:
                 export.place(folder)
-                there = [name for name in models if (folder / name).is_file()]
-                return self._inspect_models(folder, there, watching)
+                names = {one: subject.exported(one) for one in models}
+                there = {one: file for one, file in names.items() if (folder / file).is_file()}
+                found = self._inspect_models(folder, list(there.values()), watching)
+                return {one: found[file] for one, file in there.items()}
 
         observed.exported = notes.find(INSPECTED, {"export": export.tree, **by}, inspect_export)
 

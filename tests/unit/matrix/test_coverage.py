@@ -41,9 +41,11 @@ def test_a_model_that_the_exporter_has_builds() -> None:
     ("task", "architecture", "graph"),
     [
         ("text-ranking", "bert", "text-classification"),
-        ("translation", "marian", "text2text-generation"),
+        ("translation", "marian", "text2text-generation-with-past"),
+        ("translation", "encoder-decoder", "text2text-generation"),  # it has no cache
+        ("summarization", "gpt2", "text-generation-with-past"),
         ("text-generation", "t5", "text2text-generation"),
-        ("table-question-answering", "bart", "text2text-generation"),
+        ("table-question-answering", "bart", "text2text-generation-with-past"),
         ("sentence-similarity", "bert", "feature-extraction"),
         ("tabular-classification", "roberta", "text-classification"),
         ("reinforcement-learning", "qwen2", "text-generation"),
@@ -102,10 +104,22 @@ def test_what_cannot_be_an_onnx_model_here(task: str, architecture: str, why: st
 
 
 def test_what_the_zoo_cannot_show_is_not_promised() -> None:
-    for task, architecture in (("text-to-audio", "vits"), ("text-generation-with-past", "gpt2")):
+    for task, architecture in (
+        ("text-to-audio", "vits"),
+        ("text-generation-with-past", "bart"),
+        ("feature-extraction-with-past", "gpt2"),
+    ):
         found = told(task, architecture)
         assert found.verdict is Verdict.UNKNOWN
         assert found.why.startswith("not in the zoo: ")
+
+
+def test_a_decoder_with_its_cache_builds() -> None:
+    for task, architecture in (
+        ("text-generation-with-past", "gpt2"),
+        ("text2text-generation-with-past", "bart"),  # with its encoder
+    ):
+        assert told(task, architecture).verdict is Verdict.BUILDS
 
 
 def test_the_code_of_a_repository_is_told() -> None:
@@ -134,7 +148,7 @@ def test_plans_mark_what_cannot_be_built_and_name_the_task_that_is_exported(
     tmp_path: Path,
 ) -> None:
     rows = [("ranker", "text-ranking", "bert"), ("odder", "keypoint-matching", "superglue")]
-    rows += [("odd", "text-generation", "unknown"), ("plain", "translation", "t5")]
+    rows += [("odd", "text-generation", "unknown"), ("plain", "causal-lm", "gpt2")]
     text = "".join(
         f'[[model]]\nid = "a/{name}"\ntask = "{task}"\nmodel_type = "{architecture}"\n'
         for name, task, architecture in rows

@@ -72,6 +72,43 @@ def test_a_record_reads_as_it_was_written(tmp_path: Path) -> None:
         ]  # fmt: skip
 
 
+def test_a_loop_reads_as_it_was_written(tmp_path: Path) -> None:
+    written = compose(SPEECH, "model.onnx", (), ("decoder", "decoder_with_past"))
+    composition.write(written, tmp_path)
+    assert composition.read(tmp_path) == written
+    loop = json.loads((tmp_path / composition.FILE).read_text())["loop"]
+    own = "decoder_with_past"
+    assert loop["feeds"] == [
+        {"output": f"{own}/present.0.decoder.key", "input": f"{own}/past_key_values.0.decoder.key"}
+    ]
+    assert (loop["begin"], loop["step"], loop["mask"]) == ("decoder", own, "")
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (lambda d: d.update(step="nobody"), "the loop names nobody, which is no component"),
+        (lambda d: d.update(begin="decoder_with_past", step="decoder"), "runs after decoder"),
+        (lambda d: d.update(feeds=[]), "the loop feeds nothing back"),
+        (lambda d: d["feeds"][0].update(output="decoder/logits"), "is not of decoder_with_past"),
+        (
+            lambda d: d["feeds"][0].update(input="decoder_with_past/past_key_values.9.key"),
+            "nothing feeds decoder_with_past/past_key_values.9.key before the first step",
+        ),
+        (lambda d: d.update(turns=3), "KeyError"),
+    ],
+)
+def test_a_damaged_loop_says_what_is_wrong(
+    damage: Callable[[Any], object], reason: str, tmp_path: Path
+) -> None:
+    written = compose(SPEECH, "model.onnx", (), ("decoder", "decoder_with_past"))
+    record = json.loads(json.dumps(asdict(written)))
+    damage(record["loop"])
+    (tmp_path / composition.FILE).write_text(json.dumps(record))
+    with pytest.raises(ValueError, match=reason):
+        composition.read(tmp_path)
+
+
 def test_a_model_without_a_record_is_what_its_files_are(tmp_path: Path) -> None:
     assert composition.read(tmp_path) is None
     assert composition.plain(["model.onnx"]).components == (Component("", "model.onnx"),)

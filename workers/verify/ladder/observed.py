@@ -28,6 +28,8 @@ class RuntimeRun:
     """Model file -> the answer of `measure`."""
     joined: Json = field(default_factory=dict)
     """Joined outputs of a composite -> their distance from the export's."""
+    generated: Json = field(default_factory=dict)
+    """Of a decoder: the tokens and logits that its components generate."""
 
     @property
     def well(self) -> bool:

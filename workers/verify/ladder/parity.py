@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from matrix.verification import EP, Task, Threshold
+from workers.verify.ladder import generated
 from workers.verify.ladder.claim import Claim
 from workers.verify.ladder.observed import Json, Judgement, Observed, RuntimeRun, not_run
 
@@ -31,15 +32,18 @@ def judge_outputs(claim: Claim, observed: Observed) -> Judgement:
                 unseen.append(f"{where} on {runtime} cannot be compared: {one['absent']}")
             elif text := too_far(one, limit):
                 problems.append(f"{where} on {runtime}: {text}")
+    problems += [text for run in observed.runs for text in generated.problems(run, claim.precision)]
     if problems:
         problems.append(
             f"{claim.precision} must reach cosine {limit.cosine}; try another precision, better "
             "calibration data, or a threshold with its reason (verify.parity) in the catalog"
         )
     evidence["limits"] = _limits(limit)
+    evidence |= generated.evidence(observed.runs)
     passed, notes, evidence = observed.judged(problems, evidence, unseen)
     if passed:
-        notes = [*summary(evidence, limit), *notes, *_elsewhere(claim, observed)]
+        said = filter(None, map(generated.summary, observed.runs[:1]))
+        notes = [*summary(evidence, limit), *said, *notes, *_elsewhere(claim, observed)]
     return passed, notes, evidence
 
 
@@ -49,7 +53,8 @@ def _rows(run: RuntimeRun) -> dict[str, Json]:
         rows |= {f"{model} {name}": one for name, one in dict(found.get("parity", {})).items()}
         ends = dict(found.get("end_to_end", {}))
         rows |= {f"{model} end to end {name}".rstrip(): one for name, one in ends.items()}
-    return rows | {f"end to end {name}": one for name, one in run.joined.items()}
+    rows |= {f"end to end {name}": one for name, one in run.joined.items()}
+    return rows | generated.rows(run)
 
 
 def too_far(one: Json, limit: Threshold, reference: str = "the export") -> str:

@@ -14,7 +14,7 @@ from matrix.status import FailureClass
 from tests.engines.compilers import RUNTIME, FakeRuntimes
 from workers import composition
 from workers.compile.group import Job
-from workers.compile.sharing import ALONE, compile_shared, member_names
+from workers.compile.sharing import ALONE, compile_alone, compile_shared, member_names
 from workers.composition import Component, Composition, Link
 from workers.engine import StageReport
 from workers.errors import BuildFailed
@@ -95,6 +95,27 @@ def test_a_model_of_one_graph_shares_nothing(tmp_path: Path) -> None:
     assert fake.calls == [["B"]]
     assert names(tmp_path / "out") == ["config.json", "model.onnx", "shared.bin"]
     assert report.info["sharing"]["graphs"] == 1
+
+
+def test_graphs_beside_each_other_are_compiled_one_by_one(tmp_path: Path) -> None:
+    """Of a decoder: its graphs and their weights lie in one folder."""
+    fake = FakeRuntimes()
+    source = package(tmp_path / "gpt2", prefill="P", decode="D")
+    parts = []
+    for name in ("prefill", "decode"):
+        (source / name / "model.onnx").rename(source / f"{name}.onnx")
+        parts.append(Component(name, f"{name}.onnx"))
+    composition.write(Composition(parts), source)
+    for name in ("out", "scratch"):
+        (tmp_path / name).mkdir()
+    job = Job(RUNTIME, Profile("p", "t", "r"), tmp_path / "scratch")
+    inputs = {"share": source}
+    report = compile_alone(cast("Runtimes", fake), inputs, tmp_path / "out", KEY, job)
+    assert fake.calls == [["P"], ["D"]]
+    assert (tmp_path / "out" / "prefill.onnx").read_text() == "context of P"
+    assert (tmp_path / "out" / "decode.onnx").read_text() == "context of D"
+    assert composition.read(tmp_path / "out") == composition.read(source)
+    assert len(report.facts["contexts"]) == 2
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -197,3 +198,17 @@ def test_importing_the_engine_imports_nothing_heavy() -> None:
             for name in names:
                 root = name.partition(".")[0]
                 assert root in own or root in sys.stdlib_module_names, f"{file.name}: {name}"
+
+
+def test_a_decoder_with_a_cache_shares_its_weights_last() -> None:
+    def told(task: str, **policy: Any) -> dict[str, StageSpec]:
+        request = make_request(**policy)
+        return stages(replace(request, model={**request.model, "task": task}))
+
+    found = told("text-generation-with-past", **NPU)
+    assert list(found) == ["export", "inputs", "optimize", "quantize", "share"]
+    assert (found["share"].inputs, found["share"].per_component) == (("quantize", "export"), False)
+    plain = told("causal-lm-with-past", optimization="disabled")
+    assert plain["share"].inputs == ("export",)
+    for task in ("text-generation", "feature-extraction-with-past"):
+        assert "share" not in told(task)

@@ -1,0 +1,67 @@
+"""The samples of the graphs of a decoder: padded as users pad."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from workers import generation
+from workers.composition import compose
+from workers.optimum_engine.loop_inputs import shaped
+
+CACHE = "past_key_values.0.key"
+ALONE: Any = {
+    "prefill": (["input_ids", "attention_mask", "position_ids"], ["logits", "present.0.key"]),
+    "decode": (["input_ids", "attention_mask", "position_ids", CACHE], ["logits", "present.0.key"]),
+}
+PAIR: Any = {
+    "encoder": (["input_ids", "attention_mask"], ["last_hidden_state"]),
+    "decoder": (
+        ["input_ids", "encoder_hidden_states", "encoder_attention_mask"],
+        ["logits", "present.0.key"],
+    ),
+    "decoder_with_past": (["input_ids", CACHE], ["logits", "present.0.key"]),
+}
+
+
+def words(count: int = 6) -> dict[str, Any]:
+    return {
+        "input_ids": np.arange(10, 10 + count)[None],
+        "attention_mask": np.ones((1, count), np.int64),
+    }
+
+
+def test_some_prompts_are_padded_from_the_left_but_none_that_parity_compares(
+    tmp_path: Path,
+) -> None:
+    record = compose(ALONE, "model.onnx", (), ("prefill", "decode"))
+    made = [{**words(), "position_ids": np.arange(6)[None]} for _ in range(6)]
+    shaped(record, "prefill", {"prefill": made}, tmp_path, generated=True)
+    assert [int(one["attention_mask"].sum()) for one in made] == [6, 6, 6, 3, 6, 3]
+    assert made[3]["input_ids"].tolist() == [[0, 0, 0, 13, 14, 15]]
+    assert made[3]["attention_mask"].tolist() == [[0, 0, 0, 1, 1, 1]]
+    assert made[3]["position_ids"].tolist() == [[0, 0, 0, 0, 1, 2]]
+
+
+def test_an_encoders_padding_is_known_to_its_decoder(tmp_path: Path) -> None:
+    np.savez(tmp_path / generation.FILE, prompt=np.asarray([7]))
+    record = compose(PAIR, "model.onnx", (), ("decoder", "decoder_with_past"))
+    found = {"encoder": [words(), words()]}
+    shaped(record, "encoder", found, tmp_path, generated=True)
+    assert found["encoder"][1]["attention_mask"].tolist() == [[1, 1, 1, 0, 0, 0]]
+    begun = {"input_ids": words()["input_ids"], "encoder_attention_mask": np.ones((1, 6), np.int64)}
+    found["decoder"] = [dict(begun), dict(begun)]
+    shaped(record, "decoder", found, tmp_path, generated=True)
+    for number, one in enumerate(found["decoder"]):
+        assert one["input_ids"].tolist() == [[7]]  # every text begins with it
+        mask = found["encoder"][number]["attention_mask"]
+        assert one["encoder_attention_mask"].tolist() == mask.tolist()
+
+
+def test_a_users_own_values_stay(tmp_path: Path) -> None:
+    record = compose(ALONE, "model.onnx", (), ("prefill", "decode"))
+    made = [words() for _ in range(6)]
+    shaped(record, "prefill", {"prefill": made}, tmp_path, generated=False)
+    assert all(one["attention_mask"].all() for one in made)

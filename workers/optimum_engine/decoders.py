@@ -1,0 +1,124 @@
+"""Decoders with a cache: the graph that reads the prompt, and the one that makes a step.
+
+Optimum lays out a decoder with past as one graph, whose cache may be empty. A graph of fixed shapes
+has one number of tokens, so here they are two: `prefill` takes the prompt and gives the cache,
+`decode` takes one token and the cache. An encoder-decoder has `decoder` and `decoder_with_past`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from matrix.abilities import WITH_PAST
+from workers.optimum_engine.decoder_steps import arguments, by_distance, way
+
+BEGIN, STEP = "prefill", "decode"
+_BEGIN, _STEP = "decoder", "decoder_with_past"
+_MODEL = "_model"
+"""The end of Optimum's names."""
+Parts = dict[str, tuple[Any, Any]]
+
+
+def generates(task: str) -> bool:
+    """Whether a task asks for a decoder with its cache; features have no next token."""
+    plain = task.removesuffix(WITH_PAST)
+    return task != plain and plain not in {"feature-extraction", "default"}
+
+
+def loop_of(names: Mapping[str, Any]) -> tuple[str, str] | None:
+    """The components that read the prompt and make the steps; None: there is no loop."""
+    for pair in ((BEGIN, STEP), (_BEGIN, _STEP)):
+        if set(pair) <= names.keys():
+            return pair
+    return None
+
+
+def split(task: str, found: Parts) -> Parts:
+    """The graphs of a model with past, from those that Optimum lays out."""
+    if not generates(task):
+        return found
+    if list(found) == ["model"]:
+        model, config = found["model"]
+        base = type(config)
+        common = {"task": config.task, "use_past": True, "preprocessors": config._preprocessors}
+        begin = base(model.config, **common, use_past_in_inputs=False)
+        step = base(model.config, **common, use_past_in_inputs=True)
+        return {BEGIN: (model, _positioned(begin, model)), STEP: (model, _positioned(step, model))}
+    if (name := _STEP + _MODEL) in found:
+        model, config = found[name]
+        return {**found, name: (model, _stepping(config, model))}
+    return found
+
+
+def _positioned(config: Any, model: Any) -> Any:
+    """The configuration with the input `position_ids`, if the model takes one."""
+    inputs = dict(config.inputs)
+    if "position_ids" in inputs or "position_ids" not in arguments(model):
+        return config
+    inputs["position_ids"] = {0: "batch_size", 1: "sequence_length"}
+    return _with(config, inputs, None)
+
+
+def _stepping(config: Any, model: Any) -> Any:
+    """The configuration of a step with a mask for the cache, and the position of the token."""
+    inputs = dict(config.inputs)
+    inputs["decoder_attention_mask"] = {0: "batch_size", 1: "past_decoder_sequence_length + 1"}
+    how = way(model)
+    if how is not by_distance:
+        inputs["decoder_position_ids"] = {0: "batch_size"}
+    return _with(config, inputs, how)
+
+
+def _with(config: Any, inputs: Mapping[str, Any], how: Any) -> Any:
+    """A configuration like this one with other inputs, and with a way to call the model."""
+    base = type(config)
+    asked = dict(inputs)
+
+    def dummies(_self: Any, framework: str = "pt", **sizes: Any) -> Any:
+        return _completed(config.generate_dummy_inputs(framework=framework, **sizes), asked)
+
+    @contextmanager
+    def patched(self: Any, model: Any, **more: Any) -> Iterator[Any]:
+        with base.patch_model_for_export(self, model, **more) as patcher:
+            before = model.forward
+            if how is not None:
+                model.forward = how(before)
+            try:
+                yield patcher
+            finally:
+                model.forward = before
+
+    names = dict(config.torch_to_onnx_input_map)
+    if "decoder_position_ids" in asked:
+        names["decoder_position_ids"] = "position_ids"
+    made = type(
+        base.__name__,
+        (base,),
+        {
+            "inputs": property(lambda _self: asked),
+            "torch_to_onnx_input_map": property(lambda _self: names),
+            "generate_dummy_inputs": dummies,
+            "patch_model_for_export": patched,
+        },
+    )
+    changed: Any = object.__new__(made)
+    changed.__dict__.update(config.__dict__)
+    return changed
+
+
+def _completed(made: dict[str, Any], inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """The example inputs with those that Optimum does not make."""
+    import torch
+
+    if "position_ids" in inputs and "position_ids" not in made:
+        count = made["input_ids"].shape[1]
+        made["position_ids"] = torch.arange(count).repeat(made["input_ids"].shape[0], 1)
+    if "decoder_attention_mask" in inputs:
+        length = made["past_key_values"][0][0].shape[2]
+        batch = made["decoder_input_ids"].shape[0]
+        made["decoder_attention_mask"] = torch.ones((batch, length + 1), dtype=torch.int64)
+        if "decoder_position_ids" in inputs:
+            made["decoder_position_ids"] = torch.full((batch, 1), length, dtype=torch.int64)
+    return made

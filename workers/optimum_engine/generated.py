@@ -1,0 +1,94 @@
+"""What a decoder's generation is verified with: a prompt, and the tokens that PyTorch goes on with.
+
+PyTorch runs the whole model anew for every token, without a cache, so that an error in the handling
+of the cache cannot be in both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from workers.composition import Composition, Loop
+from workers.generation import COUNT, FILE, PROMPT, TOKENS
+from workers.optimum_engine import shapes
+from workers.sources import load
+from workers.sources.errors import export_error, one_line
+
+LENGTH = 8
+"""Tokens of a prompt: fewer than a graph of fixed shapes takes, so that padding is verified too."""
+_MASKS = {"encoder_attention_mask": "attention_mask"}
+"""Inputs of decoders that are inputs of the encoder."""
+Ports = Mapping[str, Sequence[str]]
+"""The inputs of every component."""
+Make = Callable[[str, Mapping[str, int]], dict[str, Any]]
+"""Makes example inputs of a component, with these sizes."""
+
+
+def write(model: Any, record: Composition, ports: Ports, make: Make, out: Path) -> None:
+    """Write the prompt and PyTorch's tokens beside the components."""
+    import numpy as np
+
+    if record.loop is None:
+        return
+    load.seed_everything(0)
+    sizes = shapes.base_shapes(model.config, out, {"sequence_length": LENGTH})
+    loop = record.loop
+    names = [one.name for one in record.components if one.name not in {loop.begin, loop.step}]
+    first = {name: make(name, sizes) for name in names}
+    tokens = [_start(model)] if first else make(loop.begin, sizes)[loop.tokens][0].tolist()
+    prompt = prompt_of(first, tokens, ports, loop)
+    inputs = {key: value for one in first.values() for key, value in one.items()}
+    found = _generated(model, inputs, tokens)
+    arrays: dict[str, Any] = {**prompt, TOKENS: np.asarray(found, np.int64)}
+    np.savez(out / FILE, **{name: arrays[name] for name in sorted(arrays)})
+
+
+def prompt_of(
+    first: Mapping[str, Mapping[str, Any]], tokens: Sequence[int], ports: Ports, loop: Loop
+) -> dict[str, Any]:
+    """The arrays of a prompt: inputs of the first components, of their decoders, and tokens."""
+    import numpy as np
+
+    prompt: dict[str, Any] = {PROMPT: np.asarray(tokens, np.int64)}
+    for name, inputs in first.items():
+        prompt |= {f"{name}/{key}": value for key, value in inputs.items()}
+        for taker in (loop.begin, loop.step):
+            prompt |= {
+                f"{taker}/{ours}": inputs[theirs]
+                for ours, theirs in _MASKS.items()
+                if ours in ports[taker] and theirs in inputs
+            }
+    return prompt
+
+
+def _start(model: Any) -> int:
+    """The token that every text of an encoder-decoder begins with."""
+    for part in (model.config, getattr(model.config, "decoder", None)):
+        for name in ("decoder_start_token_id", "bos_token_id", "pad_token_id"):
+            found = getattr(part, name, None)
+            if isinstance(found, int):
+                return found
+    return 0
+
+
+def _generated(model: Any, inputs: Mapping[str, Any], prompt: Sequence[int]) -> list[int]:
+    """The most likely tokens, one after the other."""
+    import torch
+
+    for module in model.modules():  # the export has turned it on in all of them
+        if hasattr(getattr(module, "config", None), "use_cache"):
+            module.config.use_cache = False
+    tokens = list(prompt)
+    given = {name: torch.as_tensor(value) for name, value in inputs.items()}
+    name = "decoder_input_ids" if given else "input_ids"
+    with torch.inference_mode():
+        for _ in range(COUNT):
+            try:
+                found = model(**given, **{name: torch.tensor([tokens])}, use_cache=False)
+            except (TypeError, ValueError, RuntimeError, KeyError, IndexError) as error:
+                text = f"PyTorch cannot generate with this model: {one_line(error)}"
+                raise export_error(text, "export it for the task without `-with-past`") from error
+            tokens.append(int(found.logits[0, -1].argmax()))
+    return tokens[len(prompt) :]

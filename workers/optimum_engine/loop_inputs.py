@@ -1,0 +1,109 @@
+"""Samples of a decoder's step: what it is given after some tokens, with a cache of fixed size.
+
+Random values are not what a cache holds, so the exported graphs generate, each sample from another
+prompt and for another number of steps: every other one greedily, the others with random tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from workers import generation
+from workers.composition import Composition, Loop, split
+from workers.generation import Graph, generate
+from workers.optimum_engine.generated import prompt_of
+from workers.sources import model_file, runtime
+from workers.sources.errors import quantize_error
+
+PAST = "past_sequence_length"
+"""The shape of a catalog that gives the size of a cache."""
+_STEPS = 2
+"""Samples of each prompt; those of the next one are so many steps further."""
+_WHOLE = 3
+"""The first samples of a prompt have no padding: they are those that parity compares, and what a
+graph computes for padding means nothing."""
+Sample = dict[str, Any]
+Found = Mapping[str, Sequence[Sample]]
+"""The samples of each component that has some."""
+
+
+def shaped(
+    record: Composition, name: str, found: Found, exported: Path, *, generated: bool
+) -> None:
+    """Make the samples of a component like those of a loop.
+
+    A decoder without a mask begins with the one token that every text begins with, and takes the
+    mask of its encoder. Unless they are a user's own, some samples have padding.
+    """
+    loop = record.loop
+    if loop is None:
+        return
+    for number, sample in enumerate(found[name]):
+        if generated and number % 2 and name != loop.begin and "attention_mask" in sample:
+            mask = sample["attention_mask"].copy()
+            mask[:, (mask.shape[1] + 1) // 2 :] = 0
+            sample["attention_mask"] = mask
+        padded = generated and number % 2 and number >= _WHOLE
+        if padded and name == loop.begin and loop.mask in sample:
+            width = sample[loop.tokens].shape[1]
+            words = sample[loop.tokens][0, (width + 1) // 2 :].tolist()
+            inputs = {port: value.shape for port, value in sample.items()}
+            sample.update(generation.lines(inputs, loop, words, 0))
+        if name == loop.begin:
+            first = {one: sets[number] for one, sets in found.items() if one != name}
+            prompt = prompt_of(first, (), {name: list(sample), loop.step: ()}, loop)
+            sample |= {key: prompt[f"{name}/{key}"] for key in sample if f"{name}/{key}" in prompt}
+            if loop.mask not in sample:
+                start = generation.read(exported / generation.FILE)[generation.PROMPT]
+                sample[loop.tokens] = start[None, :1]
+
+
+def of_step(record: Composition, found: Found, exported: Path, past: int) -> list[Sample]:
+    """The samples of the component that is repeated, with a cache of that size."""
+    import numpy as np
+
+    loop = record.loop
+    if loop is None:
+        raise AssertionError("only a loop has steps")
+    graphs = {one.name: _open(exported, one.name) for one in record.components}
+    ports = {name: list(graph.inputs) for name, graph in graphs.items()}
+    step = graphs[loop.step]
+    inputs = dict(step.inputs)
+    for name in (split(one.input)[1] for one in loop.feeds):
+        inputs[name] = [*inputs[name][:2], past, *inputs[name][3:]]
+    graphs[loop.step] = Graph(inputs, step.run)
+    made = []
+    for number, begun in enumerate(found[loop.begin]):
+        first = {name: sets[number] for name, sets in found.items() if name != loop.begin}
+        prompt = prompt_of(first, _words(begun, loop), ports, loop)
+        random = np.random.default_rng(number)
+
+        def varied(_number: int, logits: Any, random: Any = random) -> int:
+            return int(random.integers(logits.shape[-1]))
+
+        try:
+            choose = varied if number % 2 else generation.greedy
+            steps = generate(record, prompt, graphs.__getitem__, choose)
+            before = 1 + _STEPS * number  # with the graph that reads the prompt
+            made += [one.feeds for one in islice(steps, before, before + _STEPS)]
+        except ValueError as error:
+            raise quantize_error(f"the steps of the decoder have no inputs: {error}") from error
+    return made
+
+
+def _words(begun: Sample, loop: Loop) -> list[int]:
+    """The tokens of a prompt without its padding."""
+    line = begun[loop.tokens][0]
+    if loop.mask in begun:
+        line = line[begun[loop.mask][0] > 0]
+    return [int(one) for one in line]
+
+
+def _open(exported: Path, name: str) -> Graph:
+    file = model_file.find(exported, name) / model_file.MODEL
+    ready = runtime.session(file)
+    shapes = {port: spec.shape for port, spec in runtime.signature(file).items()}
+    return Graph(shapes, lambda feeds: runtime.run(ready, feeds))

@@ -1,0 +1,82 @@
+"""Generation with the components of a package in the host: every step is given PyTorch's token.
+
+So a difference at one step hides no other, and the most likely tokens of all steps equal PyTorch's
+exactly if the package generates PyTorch's text by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from workers import generation
+from workers.composition import Composition
+from workers.generation import Graph
+from workers.host.codec import from_json
+from workers.runtimes import values
+from workers.runtimes.session import Session, give_back
+from workers.runtimes.values import compare
+
+Answer = dict[str, Any]
+LOGITS = "logits"
+
+
+class _Opener:
+    """Opens one component after the other: only one is in memory."""
+
+    def __init__(self, opening: Callable[[str], Session], args: Mapping[str, Any]) -> None:
+        self._opening = opening
+        self._files: Mapping[str, str] = args["files"]
+        self._outputs: Mapping[str, Sequence[str]] = args["outputs"]
+        self._open: Session | None = None
+
+    def __call__(self, name: str) -> Graph:
+        self.close()
+        session = self._open = self._opening(self._files[name])
+        session.expect(self._outputs.get(name, ()))
+        shapes = {port.name: [_size(one) for one in port.shape] for port in session.inputs}
+        return Graph(shapes, lambda feeds: session.run(values.feeds(feeds, session.inputs)))
+
+    def close(self) -> None:
+        if self._open is not None:
+            self._open.close()
+            self._open = None
+            give_back()
+
+
+def answer(opening: Callable[[str], Session], args: Mapping[str, Any]) -> Answer:
+    """The most likely token of every step beside PyTorch's, and how far the logits are from the
+    export's; an exception of the runtime is part of the answer."""
+    found: Answer = {"at": "run"}
+    with values.told(found), _components(opening, args) as opener:
+        import numpy as np
+
+        record = from_json(args["record"], Composition)
+        prompt = generation.read(Path(args["prompt"]))
+        wanted = [int(one) for one in prompt[generation.TOKENS]]
+        steps = generation.generate(record, prompt, opener, lambda number, _logits: wanted[number])
+        logits = np.stack([one.logits for one in islice(steps, len(wanted))])
+        found["tokens"] = [generation.greedy(0, one) for one in logits]
+        found["wanted"] = wanted
+        if args.get("save"):
+            np.savez(args["save"], logits=logits)
+        if args.get("reference"):
+            theirs = generation.read(Path(args["reference"]))[LOGITS]
+            found["parity"] = compare([{LOGITS: logits}], [{LOGITS: theirs}])
+    return found
+
+
+@contextmanager
+def _components(opening: Callable[[str], Session], args: Mapping[str, Any]) -> Iterator[_Opener]:
+    opener = _Opener(opening, args)
+    try:
+        yield opener
+    finally:
+        opener.close()
+
+
+def _size(dim: int | str | None) -> int | str | None:
+    return None if isinstance(dim, int) and dim < 0 else dim
