@@ -30,7 +30,7 @@ from flows.sweep.engines import runtimes_of
 from flows.sweep.local import open_builder
 from flows.sweep.planning import plan_of
 from tests.bench.command import table
-from workers.verify.measuring import SETS
+from workers.runtimes.compare import SETS
 from workers.verify.verifier import Verifier
 
 SEEDED = """

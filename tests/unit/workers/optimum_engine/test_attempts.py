@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from matrix.verification import Threshold
 from workers.optimum_engine import attempts, layout, losses
 from workers.optimum_engine.attempts import ASKED, Attempt, Ranking, ranking, search, told
 from workers.optimum_engine.losses import Distance
@@ -111,7 +110,8 @@ def test_what_does_not_change_the_settings_is_not_tried() -> None:
 
 def test_the_limit_leaves_something_to_spare() -> None:
     limit = losses.limit_of({"cosine": 0.95, "max_abs": 0.5})
-    assert limit == Threshold(pytest.approx(0.955), 0.5)
+    assert limit.cosine == pytest.approx(0.955)
+    assert limit.max_abs == 0.5
     wanted = [{"y": np.array([1.0, 0.0])}]
     near = losses.distance([{"y": np.array([1.0, 0.1])}], wanted, limit)
     assert near.fault == ""
