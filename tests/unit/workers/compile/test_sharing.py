@@ -116,6 +116,11 @@ def test_graphs_beside_each_other_are_compiled_one_by_one(tmp_path: Path) -> Non
     assert (tmp_path / "out" / "decode.onnx").read_text() == "context of D"
     assert composition.read(tmp_path / "out") == composition.read(source)
     assert len(report.facts["contexts"]) == 2
+    together = tmp_path / "together"
+    together.mkdir()
+    report = shared(fake, {ALONE: source}, together)
+    assert fake.calls[2] == ["P", "D"]  # in one context where the catalog asks for that
+    assert [one["origin"] for one in report.facts["graphs"]] == ["prefill.onnx", "decode.onnx"]
 
 
 @pytest.mark.parametrize(
