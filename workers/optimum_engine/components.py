@@ -12,6 +12,7 @@ from typing import Any
 from workers.composition import Join
 from workers.optimum_engine import decoders, shapes
 from workers.optimum_engine.architectures import families
+from workers.optimum_engine.architectures.rows import rows
 from workers.sources.errors import export_error, one_line
 
 Parts = Mapping[str, tuple[Any, Any]]
@@ -21,7 +22,9 @@ Parts = Mapping[str, tuple[Any, Any]]
 def parts(model: Any, task: str, side_files: Path | None) -> Parts:
     """The graphs of a model."""
     families.register()
-    found = _of_family(model, task) or _of_optimum(model, task, side_files)
+    found = (
+        _of_family(model, task) or _one_call(model, task) or _of_optimum(model, task, side_files)
+    )
     if side_files is not None:
         for _module, config in found.values():
             config.image_size = shapes.image_size(side_files)
@@ -40,6 +43,20 @@ def _of_family(model: Any, task: str) -> Parts | None:
     hook = families.hook(model.config.model_type, task, "parts")
     found: Parts | None = hook(model, task) if hook else None
     return found
+
+
+def _one_call(model: Any, task: str) -> Parts | None:
+    """The one graph of a row with inputs: Optimum would lay out a decoder by configuration values
+    that such a row does not have."""
+    row = rows().get(model.config.model_type)
+    if row is None or not row.names("inputs", task):
+        return None
+    from optimum.exporters.tasks import TasksManager
+
+    made = TasksManager.get_exporter_config_constructor(
+        "onnx", model, task=task, library_name="transformers"
+    )
+    return {"": (model, made(model.config))}
 
 
 def _of_optimum(model: Any, task: str, side_files: Path | None) -> Parts:
