@@ -134,7 +134,7 @@ def _from_config(config: Any, task: str) -> Any:
         return model_class(config)
     except (ValueError, TypeError, RuntimeError, KeyError, AttributeError) as error:
         raise export_error(
-            f"a {config.model_type} model for '{task}' cannot be made: {one_line(error)}",
+            f"no model of {config.model_type} for '{task}' can be made: {one_line(error)}",
             "correct the config in the catalog",
         ) from error
 
