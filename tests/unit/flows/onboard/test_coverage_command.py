@@ -17,7 +17,7 @@ from matrix.model import Model, Source, SourceKind
 ROWS = (
     ("a/bert", "fill-mask", "bert", "P0"),
     ("a/rank", "text-ranking", "bert", "P1"),
-    ("a/superglue", "keypoint-matching", "superglue", "P1"),
+    ("a/seamless", "automatic-speech-recognition", "seamless_m4t_v2", "P1"),
     ("a/trees", "tabular-classification", "sklearn", "P3"),
 )
 
@@ -47,9 +47,11 @@ def test_people_see_entries_totals_and_engines(
     assert "a/bert:fill-mask" not in told  # it simply builds
     assert "text-classification: a ranker is a classifier with one label" in told
     (row,) = [
-        line for line in told.splitlines() if line.startswith("a/superglue:keypoint-matching")
+        line
+        for line in told.splitlines()
+        if line.startswith("a/seamless:automatic-speech-recognition")
     ]
-    assert row.split()[1:3] == ["superglue", "needs-exporter"]
+    assert row.split()[1:3] == ["seamless_m4t_v2", "needs-exporter"]
     assert "nearest that builds: " in told
     for words in (["P1", "2", "0", "1", "1", "0"], ["bert", "2", "1", "1", "0", "0"]):
         assert words in [line.split() for line in told.splitlines()]
