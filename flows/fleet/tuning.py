@@ -1,7 +1,7 @@
 """`tune --fleet`: tunings as a sweep of their baselines, measured where the device is.
 
-The command that follows it keeps what comes of it in the files of its own machine: champions, and
-what was learned.
+The command that follows the tunings saves their results in the files of its own machine: champions
+and new evidence.
 """
 
 from __future__ import annotations

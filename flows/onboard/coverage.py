@@ -1,6 +1,6 @@
-"""What is known of models before anything is built: verdicts, how much work one is, counts.
+"""What is known about models before anything is built: verdicts, effort, counts.
 
-Necessary, never sufficient: only a build shows that the words of a table are true.
+A good verdict is necessary but not sufficient: only a build proves that the tables are right.
 """
 
 from __future__ import annotations

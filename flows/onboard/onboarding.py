@@ -1,4 +1,4 @@
-"""One onboarding, from what the user names to a finished folder."""
+"""One onboarding, from the user's arguments to a finished folder."""
 
 from __future__ import annotations
 

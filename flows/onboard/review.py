@@ -1,4 +1,4 @@
-"""Reviews the folder of an onboarding, and passes nothing that it cannot check."""
+"""Reviews an onboarding folder, and approves nothing that it cannot check."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which engine and runtimes the settings ask for, in which interpreters, and how many at once."""
+"""Which engine and runtimes the settings select, in which interpreters, and how many at once."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What a sweep records of itself: its settings, and the plan and the estimates of each run.
+"""What a sweep records about itself: its settings, and the plan and the estimates of each run.
 
 The settings let a resume from anywhere continue the same sweep. The plans serve reports and
 comparisons, which are made later, when the catalog may have changed, perhaps on another machine. A
-resume also finds here what `modelmill compile` was asked to make, because no catalog has it.
+resume also reads from here the cells that `modelmill compile` added, because no catalog lists them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Running a sweep again: resume and retry."""
+"""Runs a sweep again: resume and retry."""
 
 from __future__ import annotations
 

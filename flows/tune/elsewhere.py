@@ -1,4 +1,4 @@
-"""What was measured elsewhere: our own exports and recordings of older tools, read in one way."""
+"""Reads measurements made elsewhere: modelmill's exports and recordings of other tools."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What is known of a model before anything is tried: its graph, its session, its trace.
+"""Facts about a model before any trial: from its graph, a session and a trace.
 
-Everything here is a fact with its source or is absent. Without onnx, or with a model that cannot be
+A fact is either present with its source or absent. Without onnx, or with a model that cannot be
 read, `available` is false and `reason` says why: an unknown share of convolutions is not 0 %.
 """
 

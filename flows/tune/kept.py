@@ -1,4 +1,4 @@
-"""One tuning in the state: what it knows, and every step of it as soon as it is made."""
+"""One tuning in the state: its facts, and every step as soon as it is done."""
 
 from __future__ import annotations
 

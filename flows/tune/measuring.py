@@ -1,4 +1,4 @@
-"""Measures a trial beside the baseline: sessions that are kept, and one more try after a crash."""
+"""Measures a trial beside the baseline: records the sessions, and retries once after a crash."""
 
 from __future__ import annotations
 

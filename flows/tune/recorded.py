@@ -1,4 +1,4 @@
-"""Recordings of sessions that were measured elsewhere, in the formats that they were written in.
+"""Reads recordings of sessions that other tools measured, in the formats of those tools.
 
 `results.json` of a sweep on an NPU or a GPU holds one model with the sessions of its hypotheses;
 `results.tsv` of the loop for one model holds a median per experiment. Times are milliseconds.

@@ -1,4 +1,4 @@
-"""Measures one subject: every graph in sessions of its own."""
+"""Measures one subject: each graph in separate sessions."""
 
 from __future__ import annotations
 

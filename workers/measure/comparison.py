@@ -1,4 +1,4 @@
-"""Compares two subjects: their graphs take turns, with the other one twice."""
+"""Compares two subjects: their graphs take turns, and the second one runs twice (null run)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One session: models opened in new processes, run in turns, and what came of each."""
+"""One session: opens models in new processes, runs them in turns, returns their results."""
 
 from __future__ import annotations
 

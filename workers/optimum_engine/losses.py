@@ -1,8 +1,8 @@
 """What quantization loses: the distance of a graph's outputs, and which operators cause it.
 
 Outputs are compared as verification compares them, on the same samples and with the same limits.
-ONNX Runtime's CPU computes the quantized graph as it is written, so a quantized operator computes
-in float between values that are rounded: an NPU differs from that by less than a step.
+ONNX Runtime's CPU provider computes the quantized graph literally: a quantized operator computes in
+float between rounded values, and an NPU differs from that by less than a step.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What PyTorch computes from the same input values, compared with the export.
+"""Compares the export with what PyTorch computes from the same input values.
 
-No stage of a build: onboarding asks for it, because parity compares packages with their export and
-says nothing of the export itself.
+This is not a stage of a build. Onboarding requests it, because parity compares packages with their
+export and says nothing about the export itself.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The share stage: the graphs of a decoder side by side, with one file of weights for all of them.
 
-`prefill` and `decode` are the same model, and so have the same weights. ONNX lets a model name
-weights in its own folder only, hence `prefill.onnx`, `decode.onnx` and `weights.data` beside them.
-Tensors of equal bytes are stored once, whatever their names and precision.
+`prefill` and `decode` are the same model, so they have the same weights. An ONNX model can name
+weights only in its own folder, so `prefill.onnx`, `decode.onnx` and `weights.data` are in one
+folder. Tensors of equal bytes are stored once, whatever their names and precision.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The file of a model: which one it is, and where it comes from; pickles are refused."""
+"""Finds the file of a model and its source; refuses pickles."""
 
 from __future__ import annotations
 

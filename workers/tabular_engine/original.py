@@ -1,4 +1,4 @@
-"""The model that was trained, as its own library predicts with it."""
+"""The trained model and its predictions by its own library."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far the graph is from what the model's own library predicts."""
+"""Compares the graph with the predictions of the model's own library."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs a package and its export on runtimes: once for equal bytes, one model at a time."""
+"""Runs a package and its export on runtimes: once for equal bytes, and one model at a time."""
 
 from __future__ import annotations
 

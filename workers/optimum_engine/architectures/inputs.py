@@ -1,4 +1,4 @@
-"""The inputs of models by name: their axes, their values, and where their sizes are told."""
+"""The inputs of models by name: their axes, their values, and the source of their sizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators that the exporters lack or that make shapes depend on values, said with others."""
+"""Replaces operators that the exporters lack, or that make shapes depend on values, by others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What vision-language models want besides pixels and text: shapes, grids, places of the image."""
+"""Inputs of vision-language models besides pixels and text: shapes, grids, image positions."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""Language models that see: a component for the image, one for the text with its features.
+"""Vision-language models: a component for the image, and one for the text with image features.
 
     vision     pixel_values -> image_features
     language   input_ids, attention_mask, image_features -> logits
 
-The second is the model's own `forward` with the features put in place of what it would compute of
-the pixels, so whatever it does with them (masks, positions, scaling) is in the graph. Both hold for
-one image of the model's own size; texts have any length. The features go where a text has the
-model's image token.
+The second is the model's own `forward`, with the features in place of those that it would compute
+from the pixels, so everything that it does with them (masks, positions, scaling) is in the graph.
+Both graphs take one image of the model's own size; texts have any length. The features replace the
+model's image token in the text.
 """
 
 from __future__ import annotations
