@@ -129,7 +129,7 @@ class Launch:
                     if state.sweep(run.sweep).ended_at is not None:
                         return
                     raise ParentLost(
-                        f"the parent of sweep {self.plan.stamp} is gone; its slots go on",
+                        f"the parent of sweep {self.plan.stamp} is gone; its slots continue",
                         hint=f"modelmill resume {self.plan.stamp} --fleet",
                     )
 

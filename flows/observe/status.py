@@ -63,7 +63,7 @@ def idle_lines(state: StateReader, info: SweepInfo, summary: Summary) -> list[st
         return []
     why = unserved_of(state, info.id)
     busy = any(not one.expired for one in state.leases(info.id))
-    lines = [] if busy else [f"{open_text(summary)}, nobody at work"]
+    lines = [] if busy else [f"{open_text(summary)}, no process is working"]
     lines += why.lines() if info.exit_code is None else []
     if why.fleet and info.exit_code is None and lines:
         from flows.fleet.parent_runs import status_lines

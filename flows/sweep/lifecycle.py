@@ -31,7 +31,7 @@ from state.records import CellRow, Facts, Kind, ModelRow, Seeded, SweepInfo
 if TYPE_CHECKING:
     from state.state import State
 
-_UNLISTED = "a feed that cannot be listed is not taken for empty; --trust-state goes on without it"
+_UNLISTED = "an unlisted feed does not count as empty; --trust-state continues without it"
 
 
 @dataclass(slots=True)

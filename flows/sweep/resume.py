@@ -78,7 +78,7 @@ def _recorded(settings: Settings, state: State, info: SweepInfo, catalog: str | 
     if TUNING in recorded:
         raise UsageError(
             f"{info.stamp} is a tuning of a fleet",
-            hint=f"go on with it: modelmill tune --resume {info.stamp} --fleet",
+            hint=f"continue it: modelmill tune --resume {info.stamp} --fleet",
         )
     if catalog is not None:
         recorded["catalog"] = catalog_reference(settings, catalog)
@@ -112,7 +112,7 @@ def _from_feed(settings: Settings, stamp: str, catalog: str | None) -> Run:
     if catalog is None:
         where = "recorded in the state of another machine"
         text = f"sweep {stamp} is in the feed {feed.name}, but its catalog is {where}"
-        raise UsageError(text, hint=f"go on with the catalog: modelmill resume {stamp} CATALOG")
+        raise UsageError(text, hint=f"continue with the catalog: modelmill resume {stamp} CATALOG")
     settings = settings.replaced({"stamp": stamp}, f"sweep {stamp}")
     plan = plan_of(settings, catalog, date.today())  # noqa: DTZ011 - the user's date
     return Run(plan, settings, remember(settings, catalog_reference(settings, catalog)))

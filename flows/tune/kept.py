@@ -46,7 +46,7 @@ class Kept:
         """
         dropped = self.state.forget_trials(self.tuning.id, self.held)
         self.trials.clear()
-        note = f"measured anew: {why} ({counted(dropped, 'session')} dropped)"
+        note = f"measured again: {why} ({counted(dropped, 'session')} dropped)"
         self.change(
             machine=None, runtime=None, plan=None, combinations=None, baseline_ms=None,
             insight={}, explained={}, champion="", notes=(*self.tuning.notes, note),

@@ -88,12 +88,12 @@ def _check(request: Request) -> None:
     abilities = abilities_of(TabularEngine.name)
     if abilities and not abilities.builds_for(target["provider"]):
         raise unsupported(
-            f"{target['label']} runs no tabular models: {abilities.why}",
-            "choose a target of the CPU, e.g. --target mlas_cpu",
+            f"{target['label']} cannot run tabular models: {abilities.why}",
+            "choose a CPU target, e.g. --target mlas_cpu",
         )
     if policy["precision"] != "fp32":
         raise unsupported(
-            f"the tabular engine builds fp32 alone, not {policy['precision']}: thresholds of trees "
+            f"the tabular engine builds only fp32, not {policy['precision']}: thresholds of trees "
             "are compared exactly",
             "leave out the precision",
         )

@@ -140,7 +140,7 @@ def _type(table: Mapping[str, Any], file: Path) -> str:
     if name not in TYPES or loader not in LOADERS or plain:
         raise unsupported(
             f"{file.name} holds a {name}, which is not in the list of trusted types",
-            "make ONNX where the model was trained (skl2onnx), and give the file as onnx",
+            "convert it where it was trained (skl2onnx), and give the ONNX file as onnx",
         )
     return name
 

@@ -78,7 +78,7 @@ def _row(name: str, row: Mapping[str, Any], package: str) -> Row:
     found = Row(package, **row)
     if found.exporter not in {TORCHSCRIPT, DYNAMO}:
         raise StageError(
-            f"[{name}] in the {FILE} of {package} names no exporter: '{found.exporter}'",
+            f"[{name}] in the {FILE} of {package} names an unknown exporter: '{found.exporter}'",
             f"{TORCHSCRIPT} or {DYNAMO}",
         )
     return found
