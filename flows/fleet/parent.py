@@ -72,7 +72,7 @@ class Parent:
         feed = Workspace(self.settings).open_feed()
         sweep = Sweep(
             self.run.plan, self.settings, self.state, feed, self.stop, self.run.values,
-            # Whoever recorded the run took up what failed; a later parent does not do it again.
+            # The command that recorded the run reopened failed cells; a parent must not repeat that.
             again=not self.run.id,
             by_memory=True,
         )  # fmt: skip

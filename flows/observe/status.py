@@ -58,7 +58,7 @@ def _tunings_line(state: StateReader, name: str) -> str:
 
 
 def idle_lines(state: StateReader, info: SweepInfo, summary: Summary) -> list[str]:
-    """Why nobody works on what is open."""
+    """Why no process works on the open cells."""
     if not (summary.unfinished or summary.unmeasured):
         return []
     why = unserved_of(state, info.id)

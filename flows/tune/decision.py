@@ -61,7 +61,7 @@ def taken_back(told: Decision) -> tuple[Verdict, str]:
 
 
 def swapped(judgement: Judgement) -> Judgement:
-    """The same measurement, told of the other one."""
+    """The same measurement, seen from the other subject."""
     kinds = measured.Verdict
     turned = {kinds.FASTER: kinds.SLOWER, kinds.SLOWER: kinds.FASTER}
     return Judgement(

@@ -81,7 +81,7 @@ def _row(one: Recording, row: Graded) -> TrialRow:
 
 
 def _observations(one: Recording, rows: Sequence[Graded]) -> list[Observation]:
-    """Of trials whose recording tells their settings."""
+    """Trials whose recording gives their settings."""
     found = []
     for row in rows:
         settings = one.trial(row.trial).settings

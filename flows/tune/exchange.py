@@ -59,7 +59,7 @@ class FeedExchange:
     """Keys whose results are known to be in the feed."""
 
     def take(self, key: str) -> Action | None:
-        """From the feed, every digest checked; None: nobody has made it, or it cannot be had."""
+        """From the feed, every digest checked; None: it does not exist or cannot be fetched."""
         try:
             if self.feed.find(self.package, self._version(key)) is None:
                 return None

@@ -20,7 +20,7 @@ EVIDENCE = "evidence.jsonl"
 
 @dataclass(frozen=True)
 class Knowledge:
-    """All findings by id, with their evidence, and what could not be read of it."""
+    """All findings by id, with their evidence, and the lines that could not be read."""
 
     findings: dict[str, Finding]
     problems: tuple[Problem, ...] = ()

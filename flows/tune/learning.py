@@ -52,7 +52,7 @@ class Observation:
     settings: tuple[str, ...]
     verdict: Verdict
     evidence: Evidence
-    """Without the finding: `supports` is set for each finding anew."""
+    """Without the finding: `supports` is set separately for each finding."""
     finding: str = ""
     """What decided about its place, and so predicted its verdict."""
 

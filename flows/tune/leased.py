@@ -98,7 +98,7 @@ class BuildAhead(ModelRun):
         begun: set[tuple[int, str]] = set()
         self.slot.builder.begin_model()
         while not self.lease.gone.is_set() and not self.sweep.is_ending():
-            # Read again each time: the machine that measures goes on meanwhile.
+            # Read again each time, because the measuring machine continues meanwhile.
             found = _to_build(self.sweep, self.name)
             new = next((one for one in found if one[:2] not in begun), None)
             if new is None:

@@ -40,7 +40,7 @@ class Step:
     title: str
     hypotheses: tuple[str, ...]
     settings: tuple[str, ...]
-    """`AXIS=VALUE`, the words in which findings speak of it."""
+    """`AXIS=VALUE`, as findings name it."""
     why: str = ""
     """Why it has its place in the order."""
     skip: str = ""
@@ -141,7 +141,7 @@ class Crash:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """A build of the model, what came of it, and every number that its verdict rests on."""
+    """A build of the model, its outcome, and every number that its verdict rests on."""
 
     key: str
     title: str = ""

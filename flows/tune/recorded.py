@@ -38,7 +38,7 @@ class Trial:
     """The verdict that the recording holds."""
     accuracy: float | None = None
     settings: tuple[str, ...] = ()
-    """`AXIS=VALUE`, as far as the recording tells them."""
+    """`AXIS=VALUE`, as far as the recording gives them."""
 
     @property
     def sessions(self) -> tuple[float, ...]:
@@ -62,7 +62,7 @@ class Recording:
 
     @property
     def target(self) -> str:
-        """As our targets are called; empty: it is not told."""
+        """The name of our target; empty: not recorded."""
         return {"npu": "qnn_npu", "gpu": "qnn_gpu"}.get(self.kind, "")
 
     @property

@@ -53,7 +53,7 @@ class NoBaseline(MillError):
 
 @dataclass(slots=True)
 class Shown:
-    """What is told of a tuning while it runs."""
+    """What a tuning reports while it runs."""
 
     line: Callable[[str], None]
     trial: Callable[[Trial, str], None]

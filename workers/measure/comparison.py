@@ -87,7 +87,7 @@ class Sessions:
     kept: Sequence[Finished] = ()
     finished: Callable[[Finished], None] = lambda _session: None
     used: list[Finished] = field(default_factory=list)
-    """All that the comparison was made of."""
+    """Everything that the comparison was made from."""
 
     def get(
         self, component: str, number: int, order: str, measure: Callable[[], Mapping[str, Outcome]]

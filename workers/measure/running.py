@@ -61,7 +61,7 @@ class Load:
         return max(0.0, (self.busy - self.own) / (self.wall * (psutil.cpu_count() or 1)))
 
     def warnings(self) -> list[str]:
-        """What a user should know of it."""
+        """What a user should know about it."""
         if self.others <= BUSY:
             return []
         return [f"other processes used {self.others:.0%} of the processors meanwhile"]

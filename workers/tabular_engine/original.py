@@ -125,7 +125,7 @@ def _of_xgboost(file: Path) -> Original:
 
 
 def _classes(learner: Mapping[str, Any], file: Path) -> int:
-    """The number of classes that a model tells apart; 0: it is a regressor."""
+    """The number of classes of a classifier; 0 for a regressor."""
     objective, booster = learner["objective"]["name"], learner["gradient_booster"]["name"]
     for what, wrong in ((booster, booster != "gbtree"), (objective, objective.startswith(_OTHERS))):
         if wrong:

@@ -132,7 +132,7 @@ class LanguageConfig(SideConfig):
 
     side: Language
     features: tuple[int, int] | None = None
-    """The shape of an image's features, where a graph tells it."""
+    """The shape of an image's features, if a graph declares it."""
 
     @property
     def inputs(self) -> dict[str, dict[int, str]]:
