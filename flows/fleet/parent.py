@@ -72,7 +72,7 @@ class Parent:
         feed = Workspace(self.settings).open_feed()
         sweep = Sweep(
             self.run.plan, self.settings, self.state, feed, self.stop, self.run.values,
-            # The command that recorded the run reopened failed cells; a parent must not repeat that.
+            # Recording a run reopens failed cells; a later parent must not do so again.
             again=not self.run.id,
             by_memory=True,
         )  # fmt: skip
