@@ -39,7 +39,7 @@ def _gc(arguments: argparse.Namespace) -> Exit:
     budget = settings.disk_budget if arguments.budget is None else arguments.budget
     if budget is None and arguments.unused is None:
         hint = "give --budget 20GB or --unused 14d, or both"
-        raise UsageError("gc needs to know what may stay", hint=hint)
+        raise UsageError("gc needs to know what to keep", hint=hint)
     since = 0.0 if arguments.unused is None else time.time() - arguments.unused
     return _tell(_open(settings).gc(math.inf if budget is None else budget, since))
 
