@@ -71,7 +71,7 @@ def resume_tunings(
 def conclude_tunings(
     state: State, settings: Settings, name: str, asked: Mapping[str, Any], *, as_json: bool
 ) -> bool:
-    """Keep what follows from the tunings that have ended, and tell of all; whether none failed."""
+    """Save the results of finished tunings and report all; returns whether none failed."""
     if file := asked.get(CHAMPIONS):
         settings = replace(settings, champions=str(file))
     shown = _shown(quiet=as_json)

@@ -109,7 +109,7 @@ def config_of(model: Model) -> Mapping[str, Any] | None:
 
 
 def hub_cache() -> Path:
-    """Where Hugging Face's libraries keep what they download."""
+    """The download cache of Hugging Face's libraries."""
     if given := os.environ.get("HF_HUB_CACHE") or os.environ.get("HUGGINGFACE_HUB_CACHE"):
         return Path(given).expanduser()
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")

@@ -50,7 +50,7 @@ class Answer(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Objection:
-    """Something that speaks against the folder, and what follows from it."""
+    """An objection to the folder, and its consequence."""
 
     answer: Answer
     text: str

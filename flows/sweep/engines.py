@@ -26,7 +26,7 @@ def slot_count(settings: Settings) -> int:
 
 
 def engine_spec(settings: Settings, name: str = "") -> EngineSpec:
-    """An engine, by default that of the settings, in its own interpreter where one is named."""
+    """An engine, by default that of the settings, in its own interpreter if one is named."""
     name = name or settings.engine
     python = settings.engine_pythons.get(name)
     return find_engine(name, settings.cwd / python if python else None)

@@ -208,7 +208,7 @@ def cell_rows(
 
 
 def _bench_needs(cell: Cell, engine: str, values: Mapping[str, object], *, emulated: bool) -> Words:
-    """What measuring a cell needs; to tune it, a machine builds what it tries as well."""
+    """What measuring a cell needs; a machine that tunes it also builds its trials."""
     needs = bench_needs_of(cell, emulated=emulated)
     return needs | needs_of(cell, engine, values) if TUNING in values else needs
 

@@ -134,7 +134,7 @@ class PlannedCells:
 
 @dataclass(frozen=True, slots=True)
 class Compiling:
-    """All cells that were to be made from packages, the last word on each."""
+    """All cells to be compiled from packages, each as last recorded."""
 
     plan: Plan | None = None
 
@@ -183,7 +183,7 @@ class Compiling:
 
 
 def merged(plan: Plan, models: tuple[PlannedModel, ...]) -> Plan:
-    """A plan with cells that are made from packages, where it has not planned them itself."""
+    """A plan plus the cells compiled from packages that it does not contain itself."""
     planned = {cell.id for cell in plan.cells()}
     more = _narrowed(models, lambda cell: cell.id not in planned)
     return replace(plan, models=_joined(plan.models, more))

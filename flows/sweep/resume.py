@@ -61,7 +61,7 @@ def retry(
 
 
 def nothing_to_retry(state: State, info: SweepInfo) -> NothingSelected:
-    """Why a retry of a sweep takes up nothing, and what to do."""
+    """Why a retry finds nothing to do in a sweep, and what to do."""
     summary = summary_of(state, info)
     if summary.groups:
         failed = counted(len(summary.failures), "failed cell")
@@ -73,7 +73,7 @@ def nothing_to_retry(state: State, info: SweepInfo) -> NothingSelected:
 
 
 def _recorded(settings: Settings, state: State, info: SweepInfo, catalog: str | None = None) -> Run:
-    """The recorded sweep, with what `modelmill compile` was asked to make of its packages."""
+    """The recorded sweep, with the cells that `modelmill compile` added to it."""
     recorded = dict(info.settings)
     if TUNING in recorded:
         raise UsageError(
@@ -94,7 +94,7 @@ def _recorded(settings: Settings, state: State, info: SweepInfo, catalog: str | 
 
 
 def _compiling(settings: Settings, state: State, info: SweepInfo) -> Run:
-    """A sweep of which this state knows only what was compiled."""
+    """A sweep of which this state has only the compiled cells."""
     known = Compiling.of(state, info.id).allowing(settings.emulated)
     if known.plan is None:
         raise StateError(f"nothing is recorded of what sweep {info.stamp} compiles")

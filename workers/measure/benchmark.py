@@ -54,7 +54,7 @@ def result_of(
     graphs: tuple[GraphResult, ...],
     warnings: Sequence[str],
 ) -> Benchmark:
-    """The result, with what its own numbers warn of."""
+    """The result, with warnings that follow from its own numbers."""
     return Benchmark(
         artifact=subject.artifact,
         runtime=subject.runtime,

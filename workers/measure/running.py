@@ -46,7 +46,7 @@ class Load:
 
     @contextmanager
     def window(self) -> Iterator[None]:
-        """Watch what happens in the block."""
+        """Watch the machine during the block."""
         began, busy, own = time.monotonic(), _busy(), time.process_time()
         yield
         self.wall += time.monotonic() - began

@@ -57,7 +57,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """The operators of a graph by what they lose where all have 8 bits."""
+    """The operators of a graph, ordered by their loss if all have 8 bits."""
 
     names: Sequence[str]
     """Those with a weight, beginning with the one that loses most."""

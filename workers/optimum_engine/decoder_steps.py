@@ -19,7 +19,7 @@ _RELATIVE = ("t5", "mt5", "longt5", "umt5", "pix2struct")
 
 
 def way(model: Any) -> Any:
-    """How the decoder of a model learns what the positions are."""
+    """How the decoder of a model gets its positions."""
     if model.config.model_type in _RELATIVE:
         return by_distance
     if "decoder_position_ids" in arguments(model):

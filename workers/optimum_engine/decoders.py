@@ -29,7 +29,7 @@ def generates(task: str) -> bool:
 
 
 def loop_of(names: Mapping[str, Any]) -> tuple[str, str] | None:
-    """The components that read the prompt and make the steps; None: there is no loop."""
+    """The components that read the prompt and compute the steps; None: there is no loop."""
     for pair in ((BEGIN, STEP), (_BEGIN, _STEP)):
         if set(pair) <= names.keys():
             return pair

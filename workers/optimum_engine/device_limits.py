@@ -64,7 +64,7 @@ def _several(node: Any, shapes: dict[str, list[int]]) -> bool:
 
 
 def _too_large(node: Any, shapes: dict[str, list[int]]) -> bool:
-    """Whether a pool is larger than its input: the mean over a window counts only what is there."""
+    """Whether a pool's window is larger than its input, so that its mean covers only the input."""
     from onnx import helper
 
     if node.op_type != "AveragePool" or node.input[0] not in shapes:

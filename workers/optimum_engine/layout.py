@@ -93,7 +93,7 @@ def _export(request: Request, source: Resolved) -> StageSpec:
 
 
 def _architecture(request: Request, source: Resolved) -> str:
-    """The architecture as far as it is known before the export, which compares it."""
+    """The architecture, if it is known before the export; the export checks it."""
     if source.kind is SourceKind.RANDOM:
         return str(request.model["source"]["ref"])
     if source.kind is SourceKind.FOLDER:

@@ -28,7 +28,7 @@ _LARGE, _PAGE, _LINE = 64 * 1024, 4096, 64
 
 @dataclass(slots=True)
 class _Weights:
-    """The common file, as far as it is written."""
+    """The part of the common file that is already written."""
 
     stream: BinaryIO
     known: dict[bytes, int] = field(default_factory=dict)

@@ -41,7 +41,7 @@ def convert(source: Path, blocked: Sequence[str]) -> tuple[Any, dict[str, Any]]:
 
 
 def quantizable(graph: Any, blocked: Sequence[str]) -> Iterator[tuple[Any, list[Any]]]:
-    """Large float weights that are read as weights alone, each with the nodes that read it."""
+    """Large float weights that nodes read only as weights, each with those nodes."""
     import onnx
 
     users: dict[str, list[tuple[Any, int]]] = {}

@@ -102,7 +102,7 @@ def _check(request: Request) -> None:
 
 
 def _tools_for(file: str) -> tuple[str, ...]:
-    """The tools of an export; of a file that is not known yet, what every file needs."""
+    """The tools of an export; if the file is not known yet, those that every file needs."""
     return XGBOOST_TOOLS if file.lower().endswith(files.XGBOOST) else EXPORT_TOOLS
 
 

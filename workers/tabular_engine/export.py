@@ -87,7 +87,7 @@ def _converted(model: Original, opset: int) -> Any:
 
 
 def _teach_xgboost() -> None:
-    """Let skl2onnx use onnxmltools' converter, whose own entry knows old opsets alone."""
+    """Let skl2onnx use onnxmltools' converter, whose own entry supports only old opsets."""
     import xgboost
     from onnxmltools.convert.xgboost.operator_converters.XGBoost import convert_xgboost
     from skl2onnx import update_registered_converter

@@ -28,7 +28,7 @@ _METHOD = "get_image_features"
 
 
 class _Seen(Exception):
-    """What a model asked of its image side, and what that answered."""
+    """A model's call of its image side, with arguments and result."""
 
     def __init__(self, arguments: Any, keywords: Any, answer: Any) -> None:
         super().__init__()
@@ -168,7 +168,7 @@ class LanguageConfig(SideConfig):
 
 
 def register() -> None:
-    """The tasks, for Optimum's table; `parts` is what lays out the model."""
+    """The tasks, for Optimum's table; `parts` defines the graphs of the model."""
     from optimum.exporters.tasks import TasksManager
 
     known = TasksManager.create_register("onnx", overwrite_existing=True)
