@@ -32,7 +32,7 @@ _PAST = re.compile(r"past_key_values\.(\d+)\.(.+)")
 def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
     """For every output of every component, its distance from PyTorch's."""
     if "file" in job.params:
-        raise unsupported("an existing ONNX file has no PyTorch model to compare with", "")
+        raise unsupported("a ready ONNX file has no PyTorch model to compare with", "")
     task = exporter_task(job.params["task"])
     folder = source_folder(job, temp)
     job.progress("loading the model")
