@@ -117,7 +117,7 @@ def add_detail(parser: argparse.ArgumentParser) -> None:
 def add_sweeping(parser: argparse.ArgumentParser, *names: str) -> None:
     """The flags of every command that works on a sweep, here or on a fleet, besides those of the
     settings `names`."""
-    parser.add_argument("--fleet", action="store_true", help="let the workers of a fleet do it")
+    parser.add_argument("--fleet", action="store_true", help="have the workers of a fleet do it")
     parser.add_argument("--pool", default="modelmill", help="the fleet; default modelmill")
     parser.add_argument("--json", action="store_true", help="events and summary as JSON lines")
     add_settings(parser, (*names, *(one for one in OF_A_SWEEP if one != "stamp"), *PLACES))

@@ -55,7 +55,7 @@ LOOKS: Mapping[Status, Look] = {
     ),
     Status.UNSUPPORTED: Look(Tone.WARN, "∅", "cannot be built here or for this target at all"),
     Status.SKIPPED: Look(Tone.IDLE, "–", "left out on purpose, for the reason in the catalog"),
-    Status.CANCELLED: Look(Tone.IDLE, "◌", "interrupted; a resume goes on with it"),
+    Status.CANCELLED: Look(Tone.IDLE, "◌", "interrupted; a resume continues it"),
 }
 
 
@@ -110,7 +110,7 @@ CAUSES: Mapping[FailureClass, Cause] = {
     ),
     FailureClass.CRASH: Cause(
         "the engine's process died in native code",
-        "read the log; retry --class CRASH tells whether it happens again",
+        "read the log; retry --class CRASH shows whether it happens again",
     ),
     FailureClass.UNSUPPORTED: Cause(
         "this engine, target or machine cannot build it",
@@ -124,8 +124,8 @@ EXITS: Mapping[Exit, str] = {
     Exit.CELLS_FAILED: "some cells failed",
     Exit.USAGE: "wrong usage or configuration",
     Exit.HOST_CANNOT_PUBLISH: "this machine cannot publish (credentials)",
-    Exit.NOTHING_SELECTED: "the selection leaves nothing",
+    Exit.NOTHING_SELECTED: "the selection matches no cell",
     Exit.UNUSABLE: "the feed or the state is unusable",
-    Exit.REJECTED: "a review rejects the folder of an onboarding",
-    Exit.INTERRUPTED: "interrupted; `modelmill resume` goes on",
+    Exit.REJECTED: "a review rejects an onboarding folder",
+    Exit.INTERRUPTED: "interrupted; `modelmill resume` continues",
 }

@@ -53,7 +53,7 @@ class Settings:
     )
     targets_file: str | None = place(None, "a TOML file with further targets", "FILE", scope=PLAN)
     champions: str | None = place(
-        None, "a file of champions that is laid over the catalog", "FILE", scope=PLAN
+        None, "a file of champions to apply to the catalog", "FILE", scope=PLAN
     )
     summary: str | None = place(
         None, "folder for summary.json, summary.md and junit.xml of the sweep", "FOLDER"
@@ -89,7 +89,7 @@ class Settings:
     )
     threads: int = measure(
         DEFAULTS.threads,
-        "threads of the runtime that is measured; 0: as many as it likes",
+        "threads of the measured runtime; 0: its default",
         parse=parse_number,
     )
     if_changed: bool = swept(
@@ -126,9 +126,9 @@ class Settings:
         False, "run model code for catalog entries with remote_code = true"
     )
     allow_pickle: bool = swept(False, "load pickled weights for catalog entries with pickle = true")
-    needs: tuple[str, ...] = swept((), "words that a machine must offer to be given cells", "WORD")
+    needs: tuple[str, ...] = swept((), "words that a machine must offer to get cells", "WORD")
     has: tuple[str, ...] = planned(
-        (), "words that this machine offers besides what is found on it", "WORD"
+        (), "words that this machine offers in addition to those detected", "WORD"
     )
     sign_key: str | None = setting(None, "sign provenance with this private key (PEM)", "FILE")
     builder_id: str | None = setting(

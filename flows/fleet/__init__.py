@@ -7,11 +7,11 @@ The state decides who builds what (leases); Prefect starts, routes, shows and ca
                                                  slot_runs: keeps
                                                  some waiting
 
-    worker: Prefect's worker (worker_process), and a folder by which its slots drain
+    worker: Prefect's worker (worker_process), and a folder that tells its slots to drain
        (worker_folder)
 
-`parent` and `slot` are plain functions; `entrypoints` makes flows of them. Only `entrypoints`,
+`parent` and `slot` are plain functions; `entrypoints` turns them into flows. Only `entrypoints`,
 `deployments`, `automations`, `parent_runs`, `slot_runs`, `parent_display` and `failed_starts`
 import Prefect, and `launch` through them. A slot run that dies frees its worker slot, which takes
-the next one that waits: nobody has to notice, and machines may join at any time.
+the next waiting run, so no other process has to react, and machines may join at any time.
 """

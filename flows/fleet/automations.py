@@ -1,7 +1,8 @@
-"""Prefect's automations of a fleet: mark the runs of lost machines as crashed, tell of failures.
+"""Prefect's automations of a fleet: mark the runs of lost machines as crashed, report failures.
 
-Messages go to a notification block on the server: one that exists (Slack, Teams, mail, ...), named
-by type and name, or a webhook whose address comes from the environment and so stands in no history.
+Messages go to a notification block on the server: an existing one (Slack, Teams, mail, ...), given
+by type and name, or a webhook whose address comes from the environment, so that no shell history
+contains it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a worker removes by itself: old stage results, old logs, what killed runs left.
+"""What a worker removes by itself: old stage results, old logs, and leftovers of killed runs.
 
-A machine of a fleet builds for months and nobody looks at its disk. What running builds use stays,
-and so do packages that were kept for inspection (conflicts, failed verification).
+A machine of a fleet builds unattended for months, so its disk would fill up. Results that running
+builds use stay, and so do packages that were kept for inspection (conflicts, failed verification).
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 A run stays pending when its worker dies between taking it and starting its process; Prefect never
 gives it to another worker. A slot fails at once on a machine that cannot reach the feed or lacks a
-library; it is tried again with growing pauses, or the machine would get one run after the other for
-as long as the sweep lasts.
+library; it is tried again with growing pauses, because otherwise the machine would get one run
+after another for as long as the sweep lasts.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`sweep --fleet`: record a run, start its parent and follow it through the state.
 
-`resume --fleet` and `retry --fleet` go on with a sweep whose plan is in the state. A sweep that
-never ran on a fleet has no plan there; it is planned again from its catalog.
+`resume --fleet` and `retry --fleet` continue a sweep whose plan is in the state. A sweep that never
+ran on a fleet has no plan there; it is planned again from its catalog.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class Launch:
                     if state.sweep(run.sweep).ended_at is not None:
                         return
                     raise ParentLost(
-                        f"the parent of sweep {self.plan.stamp} is gone; its slots go on",
+                        f"the parent of sweep {self.plan.stamp} is gone; its slots continue",
                         hint=f"modelmill resume {self.plan.stamp} --fleet",
                     )
 

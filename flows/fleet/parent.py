@@ -1,8 +1,8 @@
 """The parent of a fleet's sweep: begins it, keeps slots coming while work remains, finishes it.
 
-It builds nothing and may die: the slots go on and record, and a resume starts another parent. One
-parent leads at a time, the one that began last; an older one ends. A parent whose worker drains or
-was killed has another one started elsewhere and ends.
+It builds nothing and may die: the slots continue and record, and a resume starts another parent.
+One parent leads at a time, the one that began last; an older one ends. A parent whose worker drains
+or was killed starts a successor on another worker and ends.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Parent:
         feed = Workspace(self.settings).open_feed()
         sweep = Sweep(
             self.run.plan, self.settings, self.state, feed, self.stop, self.run.values,
-            # Whoever recorded the run took up what failed; a later parent does not do it again.
+            # Recording a run reopens failed cells; a later parent must not do so again.
             again=not self.run.id,
             by_memory=True,
         )  # fmt: skip

@@ -1,6 +1,6 @@
 """What the page of a sweep's parent shows in Prefect: name, tags, progress, outcomes, report.
 
-A server that is away misses some of it; the work does not wait for it.
+If the server cannot be reached, some of this is lost; the work does not wait for it.
 """
 
 from __future__ import annotations

@@ -131,7 +131,7 @@ def this_run() -> FlowRun | None:
 
 
 def nightly_tags(run: FlowRun | None) -> list[str]:
-    """The tag by which later parents of this nightly sweep are known; empty: not a nightly one."""
+    """The tag that identifies later parents of this nightly sweep; empty: not a nightly one."""
     return [tag for tag in run.tags if tag.startswith(NIGHTLY)] if run else []
 
 

@@ -57,7 +57,7 @@ class FleetRun:
 
     @property
     def tuning(self) -> Mapping[str, Any] | None:
-        """What was asked for of a sweep that tunes what it builds; None: it does not tune."""
+        """The settings of a sweep that tunes its cells; None: it does not tune."""
         told = self.values.get(TUNING)
         return told if isinstance(told, Mapping) else None
 

@@ -70,7 +70,7 @@ class SlotRuns:
         return found
 
     def refresh(self) -> None:
-        """Count what waits and what runs. Slot runs of an older run see that it is over."""
+        """Count waiting and running slot runs. Slot runs of an older run notice that it is over."""
         self._running, self._waiting = Counter(), Counter()
         self._failed = failed_starts(filter(self._of_this_run, self._ended()))
         for run in filter(self._of_this_run, list(self._unfinished())):
@@ -102,7 +102,7 @@ class SlotRuns:
         return {queue: one.message for queue, one in self._failed.items() if one.lasting}
 
     def cancel_waiting(self) -> None:
-        """Cancel what waits; what runs sees by itself that nothing is left."""
+        """Cancel waiting slot runs; running ones notice by themselves that nothing is left."""
         for run in list(self._unfinished()):
             if _waits(run):
                 gone: State[Any] = Cancelled(message="nothing is left to do")

@@ -1,7 +1,7 @@
 """`tune --fleet`: tunings as a sweep of their baselines, measured where the device is.
 
-The command that follows it keeps what comes of it in the files of its own machine: champions, and
-what was learned.
+The command that follows the tunings saves their results in the files of its own machine: champions
+and new evidence.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def order_tunings(
     with open_state(state_url(settings)) as state:
         plan, ours = begin_shared(settings, state, order)
         if not state.tunings(plan.stamp):
-            raise NothingSelected("the selection leaves nothing to tune")
+            raise NothingSelected("the selection matches no cell to tune")
     catalog = catalog_reference(settings, order.what) if is_catalog(order.what) else order.what
     asked = {BUDGET: budget, CHAMPIONS: str(champions_file(settings).absolute())}
     values = {**values_of(ours, catalog), TUNING: asked}
@@ -71,7 +71,7 @@ def resume_tunings(
 def conclude_tunings(
     state: State, settings: Settings, name: str, asked: Mapping[str, Any], *, as_json: bool
 ) -> bool:
-    """Keep what follows from the tunings that have ended, and tell of all; whether none failed."""
+    """Save the results of finished tunings and report all; returns whether none failed."""
     if file := asked.get(CHAMPIONS):
         settings = replace(settings, champions=str(file))
     shown = _shown(quiet=as_json)
@@ -95,7 +95,7 @@ def _tell(settings: Settings, name: str, found: Sequence[Recorded], *, as_json: 
     if any(one.champion for one in found):
         print(f"\n{champions_file(settings)} has the champions")
     if any(one.tuning.status is TuningStatus.OUT_OF_TIME for one in found):
-        print(f"\na budget is used up; go on with: modelmill tune --resume {name} --fleet")
+        print(f"\na budget is used up; continue with: modelmill tune --resume {name} --fleet")
 
 
 def _shown(*, quiet: bool) -> Shown:

@@ -1,8 +1,9 @@
-"""What `modelmill worker` tells the slots and parents on its machine: a folder and variables.
+"""How `modelmill worker` talks to the slots and parents on its machine: a folder and variables.
 
-Works around Prefect (test_a_worker_that_is_told_to_stop_kills_its_runs): a Prefect worker has no
-way to ask its runs to finish, it only kills them. So they read from files whether to drain, and
-leave files by which `modelmill worker` knows what still runs. The folder goes when the worker goes.
+Works around Prefect (test_a_worker_that_is_told_to_stop_kills_its_runs): a Prefect worker cannot
+ask its runs to finish; it only kills them. So the runs read from files whether to drain, and write
+files that tell `modelmill worker` which of them still run. The worker removes the folder when it
+ends.
 """
 
 from __future__ import annotations

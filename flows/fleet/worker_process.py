@@ -1,10 +1,10 @@
-"""Prefect's worker as a process that lives exactly as long as its standard input.
+"""Prefect's worker as a process that runs exactly as long as its standard input is open.
 
 Started by `flows.fleet.worker` with the arguments POOL QUEUE NAME LIMIT. When the other end closes,
-on purpose or because its owner was killed, this process exits at once.
+on purpose or because the process that started this one was killed, this process exits at once.
 
-Works around Prefect (test_a_worker_that_is_told_to_stop_kills_its_runs): a worker that shuts down
-as Prefect means it to kills its runs, one that just disappears lets them finish.
+Works around Prefect (test_a_worker_that_is_told_to_stop_kills_its_runs): a worker that Prefect
+shuts down in the regular way kills its runs; one that just disappears lets them finish.
 """
 
 from __future__ import annotations

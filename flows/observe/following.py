@@ -30,7 +30,7 @@ _OWN_LEASES_INTERVAL, _LEASES_INTERVAL = 1.0, 2.0
 """Seconds between two readings of the leases, which tell what the slots are doing; the events are
 read more often."""
 _OUTAGE_PAUSE = 5.0
-NOBODY = "nobody is at work on it; if that lasts: modelmill resume"
+NOBODY = "no process is working on it; if that lasts: modelmill resume"
 
 
 def trimmed(event: Event) -> Event:

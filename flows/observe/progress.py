@@ -33,7 +33,7 @@ _BESIDE = frozenset({Status.VERIFIED, Status.PUBLISHING})
 
 def unshown_line(problem: str) -> str:
     """The line about a run that Prefect does not show."""
-    return f"not shown in Prefect, the sweep goes on: {problem}" if problem else ""
+    return f"not shown in Prefect, the sweep continues: {problem}" if problem else ""
 
 
 class SweepProgress:

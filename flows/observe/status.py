@@ -58,12 +58,12 @@ def _tunings_line(state: StateReader, name: str) -> str:
 
 
 def idle_lines(state: StateReader, info: SweepInfo, summary: Summary) -> list[str]:
-    """Why nobody works on what is open."""
+    """Why no process works on the open cells."""
     if not (summary.unfinished or summary.unmeasured):
         return []
     why = unserved_of(state, info.id)
     busy = any(not one.expired for one in state.leases(info.id))
-    lines = [] if busy else [f"{open_text(summary)}, nobody at work"]
+    lines = [] if busy else [f"{open_text(summary)}, no process is working"]
     lines += why.lines() if info.exit_code is None else []
     if why.fleet and info.exit_code is None and lines:
         from flows.fleet.parent_runs import status_lines

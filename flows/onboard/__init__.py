@@ -1,4 +1,4 @@
-"""Onboarding: a model becomes a catalog entry with proof, and somebody else checks the proof.
+"""Onboarding: turns a model into a catalog entry with proof, which a review checks elsewhere.
 
     CATALOG --coverage-->          which entries build, and what the others need
     MODEL --probe--> effort        what it takes: an entry, an exporter of ours, more
@@ -8,19 +8,19 @@
     FOLDER --review--> approve, request changes or reject
 
 `coverage` answers before anything is downloaded: `matrix.coverage` judges each entry by its model
-type and task, and by its config.json where that is on this machine (a folder, or a cache of the Hub
-that somebody filled), because it knows the architecture better than the catalog. No network, no
-exporter, no torch.
+type and task, and by its config.json if that is on this machine (in a folder or in the Hub cache),
+because config.json is more reliable about the architecture than the catalog. It needs no network,
+no exporter and no torch.
 
 `onboarding` is one onboarding from end to end: `entry` makes the catalog entry, `coverage` says how
 much work the model is, `goals` is the ladder and its closed set of verdicts. A tier that fails
-keeps those above it from being run, one that is blocked does not, and one that was not run is never
+prevents higher tiers from running, one that is blocked does not, and one that was not run is never
 shown as passed. `climb` runs the tiers with the ordinary engines, runtimes and rungs of
 verification, and `numbers` measures packages and compares the export with PyTorch. `folder` is the
 record of an onboarding: the nine items of its report, and every other file by its digest. `report`
 writes it for people.
 
-`review` takes nothing in a folder on trust. It compares every file with its digest, looks the model
-up again, builds one cell again and measures one package again, and says what speaks against the
-claims. Where it cannot check something, it requests changes instead of approving.
+`review` trusts nothing in a folder. It compares every file with its digest, looks the model up
+again, builds one cell again and measures one package again, and reports everything that contradicts
+the claims. Where it cannot check something, it requests changes instead of approving.
 """

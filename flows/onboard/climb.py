@@ -207,7 +207,7 @@ class Climb:
 
 
 def clear(folder: Path) -> None:
-    """Remove what an earlier onboarding left in its folder."""
+    """Remove the files of an earlier onboarding from its folder."""
     for name in ("packages", "evidence", "logs"):
         shutil.rmtree(folder / name, ignore_errors=True)
     for name in (FINDING, REPORT):

@@ -1,6 +1,6 @@
-"""What is known of models before anything is built: verdicts, how much work one is, counts.
+"""What is known about models before anything is built: verdicts, effort, counts.
 
-Necessary, never sufficient: only a build shows that the words of a table are true.
+A good verdict is necessary but not sufficient: only a build proves that the tables are right.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def config_of(model: Model) -> Mapping[str, Any] | None:
 
 
 def hub_cache() -> Path:
-    """Where Hugging Face's libraries keep what they download."""
+    """The download cache of Hugging Face's libraries."""
     if given := os.environ.get("HF_HUB_CACHE") or os.environ.get("HUGGINGFACE_HUB_CACHE"):
         return Path(given).expanduser()
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")

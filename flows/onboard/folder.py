@@ -96,7 +96,7 @@ class Record:
 
     @property
     def stands(self) -> bool:
-        """Whether the goal is what the ladder shows."""
+        """Whether the goal agrees with the ladder."""
         return self.goal == reached(self.tiers)
 
 

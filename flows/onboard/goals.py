@@ -21,7 +21,7 @@ class Verdict(StrEnum):
     PASS = "pass"  # noqa: S105 - a verdict, no password
     FAIL = "fail"
     TOOL_BLOCKED = "blocked by a tool"
-    """modelmill or what it uses lacks something; the error is quoted."""
+    """modelmill or a tool lacks something; the error is quoted."""
     HOST_BLOCKED = "blocked by this machine"
     """Its hardware, packages, network or disk."""
     TIMED_OUT = "timed out"

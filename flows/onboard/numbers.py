@@ -1,4 +1,4 @@
-"""What is measured of a package: its latency, and how far its export is from PyTorch."""
+"""What an onboarding measures: the latency of a package, and its export against PyTorch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One onboarding, from what the user names to a finished folder."""
+"""One onboarding, from the user's arguments to a finished folder."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ class Onboarding:
             return climb(work.steps(finder)), work
 
     def _needless(self, table: dict[str, Any], plan: Plan, settings: Settings, today: date) -> str:
-        """Overrides after which every cell is built as it would be without them."""
+        """Overrides that do not change how any cell is built."""
         plain = bare(table)
         if plain is None:
             return ""

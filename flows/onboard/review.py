@@ -1,4 +1,4 @@
-"""Reviews the folder of an onboarding, and passes nothing that it cannot check."""
+"""Reviews an onboarding folder, and approves nothing that it cannot check."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Answer(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Objection:
-    """Something that speaks against the folder, and what follows from it."""
+    """An objection to the folder, and its consequence."""
 
     answer: Answer
     text: str
@@ -111,7 +111,7 @@ class Review:
         if not report.is_file():
             self._ask(f"{files.REPORT} is missing")
         elif report.read_text("utf-8", "replace") != markdown(record):
-            self._reject(f"{files.REPORT} tells something else than {files.RECORD}")
+            self._reject(f"{files.REPORT} does not match {files.RECORD}")
         self._checked.append(f"{len(record.files)} files by their digests")
 
     def _claims(self, record: Record) -> None:
@@ -241,7 +241,7 @@ class Review:
             return
         name, claimed = min(tier.numbers.items())
         if name not in {Path(one.folder).name for one in record.packages}:
-            self._ask(f"L1 tells of {quote(name)}, which is none of its packages")
+            self._ask(f"L1 names {quote(name)}, which is none of its packages")
             return
         self.tell(f"measuring {name} again")
         with finding(settings, settings.threads) as finder:

@@ -52,7 +52,7 @@ def published_original(feed: Feed, package: str, version: str, folder: Path) -> 
     """From the feed, with a folder to work in."""
     pulled = pull(feed, package, version, folder, (MANIFEST, PROVENANCE))
     if not (folder / PROVENANCE).is_file():
-        text = f"{package} {version} has no {PROVENANCE}: nobody states how it was made"
+        text = f"{package} {version} has no {PROVENANCE}: nothing states how it was made"
         hint = "only packages with provenance can be built again or compiled"
         raise NotFound(text, hint=hint)
     return Original.read(f"{package} {version}", folder, pulled.tree)

@@ -218,7 +218,7 @@ def ended(
     if error is not None:
         return Failed(message=f"{type(error).__name__}: {error}"[:500])
     if stopped:
-        return Cancelled(message="stopped; resume it to go on")
+        return Cancelled(message="stopped; resume it to continue")
     failed = sum(status.failed for status in statuses)
     return Completed(message=f"{failed} failed of {len(statuses)} cells and exports")
 

@@ -1,4 +1,4 @@
-"""Which engine and runtimes the settings ask for, in which interpreters, and how many at once."""
+"""Which engine and runtimes the settings select, in which interpreters, and how many at once."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def slot_count(settings: Settings) -> int:
 
 
 def engine_spec(settings: Settings, name: str = "") -> EngineSpec:
-    """An engine, by default that of the settings, in its own interpreter where one is named."""
+    """An engine, by default that of the settings, in its own interpreter if one is named."""
     name = name or settings.engine
     python = settings.engine_pythons.get(name)
     return find_engine(name, settings.cwd / python if python else None)

@@ -31,7 +31,7 @@ from state.records import CellRow, Facts, Kind, ModelRow, Seeded, SweepInfo
 if TYPE_CHECKING:
     from state.state import State
 
-_UNLISTED = "a feed that cannot be listed is not taken for empty; --trust-state goes on without it"
+_UNLISTED = "an unlisted feed does not count as empty; --trust-state continues without it"
 
 
 @dataclass(slots=True)
@@ -208,7 +208,7 @@ def cell_rows(
 
 
 def _bench_needs(cell: Cell, engine: str, values: Mapping[str, object], *, emulated: bool) -> Words:
-    """What measuring a cell needs; to tune it, a machine builds what it tries as well."""
+    """What measuring a cell needs; a machine that tunes it also builds its trials."""
     needs = bench_needs_of(cell, emulated=emulated)
     return needs | needs_of(cell, engine, values) if TUNING in values else needs
 

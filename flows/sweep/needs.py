@@ -1,4 +1,4 @@
-"""What the cells of a plan need of a machine, and what this machine offers; see `matrix.needs`."""
+"""What cells of a plan need from a machine, and what this one offers; see `matrix.needs`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lists what the feed already has of a plan, once, before anything is built.
+"""Lists the versions of a plan that the feed already has, once, before anything is built.
 
 A listing is complete or an error; an error stops the sweep unless `--trust-state` is set.
 """

@@ -1,8 +1,8 @@
-"""What a sweep records of itself: its settings, and the plan and the estimates of each run.
+"""What a sweep records about itself: its settings, and the plan and the estimates of each run.
 
 The settings let a resume from anywhere continue the same sweep. The plans serve reports and
 comparisons, which are made later, when the catalog may have changed, perhaps on another machine. A
-resume also finds here what `modelmill compile` was asked to make, because no catalog has it.
+resume also reads from here the cells that `modelmill compile` added, because no catalog lists them.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class PlannedCells:
 
 @dataclass(frozen=True, slots=True)
 class Compiling:
-    """All cells that were to be made from packages, the last word on each."""
+    """All cells to be compiled from packages, each as last recorded."""
 
     plan: Plan | None = None
 
@@ -183,7 +183,7 @@ class Compiling:
 
 
 def merged(plan: Plan, models: tuple[PlannedModel, ...]) -> Plan:
-    """A plan with cells that are made from packages, where it has not planned them itself."""
+    """A plan plus the cells compiled from packages that it does not contain itself."""
     planned = {cell.id for cell in plan.cells()}
     more = _narrowed(models, lambda cell: cell.id not in planned)
     return replace(plan, models=_joined(plan.models, more))

@@ -1,4 +1,4 @@
-"""Running a sweep again: resume and retry."""
+"""Runs a sweep again: resume and retry."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def retry(
 
 
 def nothing_to_retry(state: State, info: SweepInfo) -> NothingSelected:
-    """Why a retry of a sweep takes up nothing, and what to do."""
+    """Why a retry finds nothing to do in a sweep, and what to do."""
     summary = summary_of(state, info)
     if summary.groups:
         failed = counted(len(summary.failures), "failed cell")
@@ -73,12 +73,12 @@ def nothing_to_retry(state: State, info: SweepInfo) -> NothingSelected:
 
 
 def _recorded(settings: Settings, state: State, info: SweepInfo, catalog: str | None = None) -> Run:
-    """The recorded sweep, with what `modelmill compile` was asked to make of its packages."""
+    """The recorded sweep, with the cells that `modelmill compile` added to it."""
     recorded = dict(info.settings)
     if TUNING in recorded:
         raise UsageError(
             f"{info.stamp} is a tuning of a fleet",
-            hint=f"go on with it: modelmill tune --resume {info.stamp} --fleet",
+            hint=f"continue it: modelmill tune --resume {info.stamp} --fleet",
         )
     if catalog is not None:
         recorded["catalog"] = catalog_reference(settings, catalog)
@@ -94,7 +94,7 @@ def _recorded(settings: Settings, state: State, info: SweepInfo, catalog: str | 
 
 
 def _compiling(settings: Settings, state: State, info: SweepInfo) -> Run:
-    """A sweep of which this state knows only what was compiled."""
+    """A sweep of which this state has only the compiled cells."""
     known = Compiling.of(state, info.id).allowing(settings.emulated)
     if known.plan is None:
         raise StateError(f"nothing is recorded of what sweep {info.stamp} compiles")
@@ -112,7 +112,7 @@ def _from_feed(settings: Settings, stamp: str, catalog: str | None) -> Run:
     if catalog is None:
         where = "recorded in the state of another machine"
         text = f"sweep {stamp} is in the feed {feed.name}, but its catalog is {where}"
-        raise UsageError(text, hint=f"go on with the catalog: modelmill resume {stamp} CATALOG")
+        raise UsageError(text, hint=f"continue with the catalog: modelmill resume {stamp} CATALOG")
     settings = settings.replaced({"stamp": stamp}, f"sweep {stamp}")
     plan = plan_of(settings, catalog, date.today())  # noqa: DTZ011 - the user's date
     return Run(plan, settings, remember(settings, catalog_reference(settings, catalog)))

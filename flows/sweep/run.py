@@ -131,7 +131,7 @@ class Run:
             with display:
                 yield
         finally:
-            # After a stop nobody needs to know how much was shown.
+            # After a stop it does not matter how much was shown.
             self._unshown = "" if self._stop else display.problem
 
     def _settle(self, sweep: Sweep, progress: SweepProgress, after: int) -> int:

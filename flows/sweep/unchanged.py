@@ -2,7 +2,7 @@
 
 Stage keys and the store are enough to know what a build would produce. A model whose open cells all
 equal their newest versions needs no slot, so a sweep of an unchanged catalog starts no Prefect
-server. A model with any other open cell is left to the slots as a whole.
+server. If any open cell of a model differs, the slots process the whole model.
 """
 
 from __future__ import annotations

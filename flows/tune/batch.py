@@ -1,4 +1,4 @@
-"""The tunings of one command: named, recorded, and made one after the other on this machine."""
+"""The tunings of one command: named, recorded, and run one after another on this machine."""
 
 from __future__ import annotations
 

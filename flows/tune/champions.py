@@ -25,7 +25,7 @@ from workers.runtimes.runtime import Runtime
 HEAD = """\
 # The best known build of each model for a target, found and confirmed by modelmill tune.
 # modelmill sweep CATALOG --champions FILE builds them; docs/tune.md says what the keys mean.
-# This file is written anew with each champion: comments of your own are lost.
+# Each new champion rewrites this file: comments of your own are lost.
 """
 ROUNDED = 3
 """Digits of gains."""
@@ -91,14 +91,14 @@ def _profile_of(trial: Trial) -> str:
 
 
 def runtime_words(one: Runtime | None) -> dict[str, str]:
-    """What a proof tells of a runtime."""
+    """What a proof says about a runtime."""
     if one is None:
         return {}
     return {"provider": one.provider, "device": one.device, "version": one.version}
 
 
 def machine_words(one: Machine | None) -> dict[str, str]:
-    """What a proof tells of a machine."""
+    """What a proof says about a machine."""
     if one is None:
         return {}
     return {"name": one.name, "processor": one.processor, "system": one.system}

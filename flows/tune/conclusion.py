@@ -1,4 +1,4 @@
-"""What follows from the trials of a tuning: its champion in a file, and what was learned."""
+"""Concludes a tuning: writes its champion to a file and its evidence to the knowledge base."""
 
 from __future__ import annotations
 

@@ -1,14 +1,14 @@
 """From comparisons to verdicts on the trials of a tuning.
 
 A tuning compares many builds with one baseline, and each comparison is another chance of a false
-claim. So the intervals of a tuning are widened until all of them together miss the truth in 5 % of
-tunings (`level`, Bonferroni's correction by the number of trials that are planned: it depends
-neither on the order nor on what came of the others).
+claim. So the intervals of a tuning are widened until at most 5 % of tunings have any interval that
+misses the true value (`level`, Bonferroni's correction by the number of planned trials: it depends
+neither on the order nor on the results of the other trials).
 
-What looks better is measured once more in fresh sessions, with the roles swapped: the baseline is
-the subject, and the candidate takes the two turns of a round that the baseline had before. Only
-what is better there too is better, and its gain is that of the second measurement: the first one
-was chosen because it looked good, so it is too high on average.
+A trial that looks better is measured once more in fresh sessions, with the roles swapped: the
+baseline is the subject, and the candidate takes the two turns per round that the baseline had
+before. The verdict is "better" only if the second measurement agrees. The second measurement also
+gives the gain: the first one was selected because it looked good, so it is too high on average.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def taken_back(told: Decision) -> tuple[Verdict, str]:
 
 
 def swapped(judgement: Judgement) -> Judgement:
-    """The same measurement, told of the other one."""
+    """The same measurement, seen from the other subject."""
     kinds = measured.Verdict
     turned = {kinds.FASTER: kinds.SLOWER, kinds.SLOWER: kinds.FASTER}
     return Judgement(

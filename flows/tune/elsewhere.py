@@ -1,4 +1,4 @@
-"""What was measured elsewhere: our own exports and recordings of older tools, read in one way."""
+"""Reads measurements made elsewhere: modelmill's exports and recordings of other tools."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _row(one: Recording, row: Graded) -> TrialRow:
 
 
 def _observations(one: Recording, rows: Sequence[Graded]) -> list[Observation]:
-    """Of trials whose recording tells their settings."""
+    """Trials whose recording gives their settings."""
     found = []
     for row in rows:
         settings = one.trial(row.trial).settings

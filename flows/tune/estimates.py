@@ -1,4 +1,4 @@
-"""How long what is left will take, and whether it fits into the budget."""
+"""How long the remaining trials will take, and whether they fit the budget."""
 
 from __future__ import annotations
 

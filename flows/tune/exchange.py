@@ -1,9 +1,9 @@
-"""Results of stages in the feed: what one machine of a fleet builds, another one need not build.
+"""Exchanges results of stages through the feed, so that a fleet builds each of them only once.
 
-A stage is keyed by everything that can change a byte of it, so a result with the same key is the
-same wherever it was made. Each is a version of its own, named by its key, in one package of the
-tuning, which can be deleted when the tuning is over. A machine with other tools has other keys and
-builds for itself.
+The key of a stage covers everything that can change its bytes, so results with the same key are
+equal wherever they were built. Each result is a version of its own, named by its key, in one
+package per tuning, which can be deleted when the tuning is over. A machine with other tools has
+other keys and builds for itself.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class FeedExchange:
     """Keys whose results are known to be in the feed."""
 
     def take(self, key: str) -> Action | None:
-        """From the feed, every digest checked; None: nobody has made it, or it cannot be had."""
+        """From the feed, every digest checked; None: it does not exist or cannot be fetched."""
         try:
             if self.feed.find(self.package, self._version(key)) is None:
                 return None

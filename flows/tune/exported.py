@@ -1,7 +1,7 @@
-"""Tunings as a file that is graded elsewhere: every trial, every session, every run's time.
+"""Exports tunings for grading elsewhere: every trial, every session, the time of every run.
 
-The file holds the rows of the state. A reader computes all verdicts again from the
-sessions, so it can be checked without the device, and without believing the verdicts in it.
+The file holds the rows of the state. A reader computes all verdicts again from the sessions, so it
+can check the verdicts in the file without the device.
 """
 
 from __future__ import annotations

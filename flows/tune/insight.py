@@ -1,6 +1,6 @@
-"""What is known of a model before anything is tried: its graph, its session, its trace.
+"""Facts about a model before any trial: from its graph, a session and a trace.
 
-Everything here is a fact with its source or is absent. Without onnx, or with a model that cannot be
+A fact is either present with its source or absent. Without onnx, or with a model that cannot be
 read, `available` is false and `reason` says why: an unknown share of convolutions is not 0 %.
 """
 
@@ -64,7 +64,7 @@ class Insight:
     candidates: tuple[Candidate, ...] = ()
     """Most places first."""
     assigned: Mapping[str, int] = field(default_factory=dict)
-    """How many nodes each provider took in a session of the baseline; empty: it was not told."""
+    """How many nodes each provider took in a session of the baseline; empty: not reported."""
     taken: float | None = None
     """The share of them that the target's own provider took."""
     top: tuple[TopOperator, ...] = ()
@@ -145,7 +145,7 @@ def graph_insight(checker: Host, models: Mapping[str, Path]) -> Insight:
 
 
 def joined(parts: Sequence[tuple[str, Mapping[str, Any]]]) -> Insight:
-    """The facts of all components together, as `workers.insight` tells each."""
+    """The facts of all components together, as `workers.insight` reports each."""
     operators: Counter[str] = Counter()
     counts: Counter[str] = Counter()
     evidence: dict[str, list[str]] = {}
@@ -183,7 +183,7 @@ def with_session(insight: Insight, benchmark: Benchmark) -> Insight:
 
 
 def _same(name: str, provider: str) -> bool:
-    """OpenVINO's own runtime tells its device: `OpenVINO CPU`."""
+    """OpenVINO's own runtime reports its device as `OpenVINO CPU`."""
     word = provider.removesuffix("ExecutionProvider").casefold()
     return name == provider or name.casefold().split(" ")[0] == word
 
@@ -198,5 +198,5 @@ def with_trace(insight: Insight, trace: Trace) -> Insight:
 
 
 def insight_of(told: Mapping[str, Any]) -> Insight:
-    """From its JSON; facts that another version told are left out."""
+    """From its JSON; facts that another version wrote are left out."""
     return codec.from_json(dict(told), Insight, exact=False)

@@ -1,4 +1,4 @@
-"""One tuning in the state: what it knows, and every step of it as soon as it is made."""
+"""One tuning in the state: its facts, and every step as soon as it is done."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Kept:
         """
         dropped = self.state.forget_trials(self.tuning.id, self.held)
         self.trials.clear()
-        note = f"measured anew: {why} ({counted(dropped, 'session')} dropped)"
+        note = f"measured again: {why} ({counted(dropped, 'session')} dropped)"
         self.change(
             machine=None, runtime=None, plan=None, combinations=None, baseline_ms=None,
             insight={}, explained={}, champion="", notes=(*self.tuning.notes, note),

@@ -1,7 +1,7 @@
 """The knowledge base: findings as files, and the evidence that was added to them.
 
-The user's folder holds `*.toml` files with findings of their own, and `evidence.jsonl` with one
-observation per line, also about findings that come with modelmill.
+The user's folder holds `*.toml` files with the user's own findings, and `evidence.jsonl` with one
+observation per line, including those about findings that come with modelmill.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ EVIDENCE = "evidence.jsonl"
 
 @dataclass(frozen=True)
 class Knowledge:
-    """All findings by id, with their evidence, and what could not be read of it."""
+    """All findings by id, with their evidence, and the lines that could not be read."""
 
     findings: dict[str, Finding]
     problems: tuple[Problem, ...] = ()

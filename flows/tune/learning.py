@@ -1,9 +1,9 @@
 """What a tuning adds to the knowledge base: evidence for and against findings, and new drafts.
 
-A trial speaks about every finding that names its settings and whose scope holds, also about those
-that had nothing to do with its place. Only verdicts that rest on a measurement are evidence; a
-contradiction is added like everything else. What is confirmed and known to no finding becomes a
-draft: one claim, of one model, on one device. Nothing is added twice and nothing is rewritten.
+A trial is evidence about every finding that names its settings and whose scope covers it, even if
+the finding did not affect the order. Only verdicts that rest on a measurement are evidence;
+contradictions are added like any other evidence. A confirmed gain that no finding covers becomes a
+draft: one claim about one model on one device. Nothing is added twice and nothing is rewritten.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Observation:
     settings: tuple[str, ...]
     verdict: Verdict
     evidence: Evidence
-    """Without the finding: `supports` is set for each finding anew."""
+    """Without the finding: `supports` is set separately for each finding."""
     finding: str = ""
     """What decided about its place, and so predicted its verdict."""
 

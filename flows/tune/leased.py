@@ -1,8 +1,8 @@
-"""The work of a tuning on a fleet: measured by one machine under a lease, built ahead by others.
+"""A tuning on a fleet: one machine measures under a lease, others build ahead.
 
-A tuning of a fleet is a sweep of its baselines. Any machine builds them, as in every sweep. What a
-sweep with `--bench` measures is tuned here instead, by a machine that has the device. As soon as it
-knows what it will try, machines that have nothing else to do build that for it.
+A batch of tunings on a fleet is a sweep of its baselines. Any machine builds them, as in every
+sweep. Where a sweep with `--bench` measures a cell, a machine with the device tunes it instead. As
+soon as that machine has planned its trials, idle machines build them for it.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class BuildAhead(ModelRun):
         begun: set[tuple[int, str]] = set()
         self.slot.builder.begin_model()
         while not self.lease.gone.is_set() and not self.sweep.is_ending():
-            # Read again each time: the machine that measures goes on meanwhile.
+            # Read again each time, because the measuring machine continues meanwhile.
             found = _to_build(self.sweep, self.name)
             new = next((one for one in found if one[:2] not in begun), None)
             if new is None:

@@ -1,4 +1,4 @@
-"""Makes what a trial measures: builds it by the ordinary stages, checks it, and opens it."""
+"""Prepares a trial for measuring: builds it by the ordinary stages, verifies it, and opens it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measures a trial beside the baseline: sessions that are kept, and one more try after a crash."""
+"""Measures a trial beside the baseline: records the sessions, and retries once after a crash."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class Measuring:
         self, trial: str, kind: SessionKind, this: Side, other: Side, crashes: int
     ) -> tuple[Comparison, Sessions, int]:
         artifacts = f"{this.artifact} {other.artifact}"
-        # The second try has an order of its own, so it never goes on from sessions of the first.
+        # The second try has an order of its own, so it never continues from sessions of the first.
         seed = seed_of(self.kept.tuning.seed, trial, kind, crashes)
         sessions = Sessions(
             self.kept.sessions(trial, kind, artifacts),
@@ -144,7 +144,7 @@ class Measuring:
 
 
 def _warnings(found: Comparison, this: Side, other: Side) -> Iterator[str]:
-    """What both were told of the machine, and of each what its own times tell."""
+    """The remarks on the machine, and those on the times of each subject."""
     yield from (text for text in found.this.warnings if text in found.other.warnings)
     for side, result, beside in (
         (this, found.this, found.other), (other, found.other, found.this),

@@ -1,10 +1,11 @@
 """Which hypotheses are tried, in which order, and why.
 
-Nothing here depends on what was built before: the same space, model, insight and knowledge give the
-same order. What is certain comes first: what the engine cannot do, what the target does not take,
-what the baseline does already, what the model has no place for. Then the knowledge base: a finding
-leaves a hypothesis out only if it may prune, else it moves it to the front or the end. Among the
-rest the insight decides: many places for a pass, and time that the trace has found there.
+The order does not depend on earlier builds: the same space, model, insight and knowledge give the
+same order. Certain facts exclude hypotheses first: the engine has no such option, the target does
+not accept it, the baseline already has it, or the graph has no place for it. Then the knowledge
+base applies: a finding excludes a hypothesis only if it may prune; otherwise it moves the
+hypothesis to the front or the end. For the rest the insight decides: the number of places for a
+pass, and the time that the trace shows there.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""From a baseline to the plan of its tuning: what the model is like, and what is tried in which
-order."""
+"""Plans a tuning from its baseline: the facts about the model, and the hypotheses in order."""
 
 from __future__ import annotations
 

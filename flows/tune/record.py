@@ -1,8 +1,9 @@
-"""What a tuning and its trials are, as they are recorded and reported.
+"""A tuning and its trials as records, for the state and the reports.
 
 The tuning of one model on one target is a row of the state with its trials, and every finished
 session of a trial is kept with the times of all its runs. Tunings that one command began share a
-name. The state knows the words that it can be asked by; everything else is JSON of these types.
+name. Only the fields that queries filter by are columns of the state; everything else is JSON of
+these types.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class Step:
     title: str
     hypotheses: tuple[str, ...]
     settings: tuple[str, ...]
-    """`AXIS=VALUE`, the words in which findings speak of it."""
+    """`AXIS=VALUE`, as findings name it."""
     why: str = ""
     """Why it has its place in the order."""
     skip: str = ""
@@ -140,7 +141,7 @@ class Crash:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """A build of the model, what came of it, and every number that its verdict rests on."""
+    """A build of the model, its outcome, and every number that its verdict rests on."""
 
     key: str
     title: str = ""

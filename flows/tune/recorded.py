@@ -1,4 +1,4 @@
-"""Recordings of sessions that were measured elsewhere, in the formats that they were written in.
+"""Reads recordings of sessions that other tools measured, in the formats of those tools.
 
 `results.json` of a sweep on an NPU or a GPU holds one model with the sessions of its hypotheses;
 `results.tsv` of the loop for one model holds a median per experiment. Times are milliseconds.
@@ -38,7 +38,7 @@ class Trial:
     """The verdict that the recording holds."""
     accuracy: float | None = None
     settings: tuple[str, ...] = ()
-    """`AXIS=VALUE`, as far as the recording tells them."""
+    """`AXIS=VALUE`, as far as the recording gives them."""
 
     @property
     def sessions(self) -> tuple[float, ...]:
@@ -62,7 +62,7 @@ class Recording:
 
     @property
     def target(self) -> str:
-        """As our targets are called; empty: it is not told."""
+        """The name of our target; empty: not recorded."""
         return {"npu": "qnn_npu", "gpu": "qnn_gpu"}.get(self.kind, "")
 
     @property

@@ -1,8 +1,8 @@
-"""Grades recordings: what they claim, what the rules of their time say, and what ours say.
+"""Grades recordings: their own claims, the verdicts of their own rules, and the verdicts of ours.
 
-Each of the old rules is kept as it was, with its weaknesses. They look at the medians of a few
-sessions of each build, measured one after the other: a baseline that drifts, or that has two
-speeds, passes for a gain.
+Each of the old rules is kept unchanged, with its weaknesses. They compare the medians of a few
+sessions of each build, measured one after another, so they take a baseline that drifts or
+alternates between two speeds for a gain.
 """
 
 from __future__ import annotations

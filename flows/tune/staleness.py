@@ -96,7 +96,7 @@ def stale_lines(
     tools: Mapping[str, str],
     runtime_of: Mapping[str, Runtime | Missing],
 ) -> Iterator[str]:
-    """One line for each champion that is stale, or of which that cannot be told here.
+    """One line for each champion that is stale or cannot be checked here.
 
     `tools`: of the engine, empty if it is not here; `runtime_of`: by target.
     """

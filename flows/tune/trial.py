@@ -1,6 +1,6 @@
 """One trial, from its hypothesis to its verdict: built, checked, screened, compared, confirmed.
 
-Every step is kept as it is made, and a trial that was interrupted goes on with the next one.
+Every step is recorded when it is done, and an interrupted trial continues with the next step.
 """
 
 from __future__ import annotations

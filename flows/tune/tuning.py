@@ -1,9 +1,9 @@
-"""The tuning of one model on one target: the baseline, single hypotheses, what they make together.
+"""The tuning of one model on one target: the baseline, single hypotheses, and their combination.
 
-    baseline --> plan --> each hypothesis alone --> all that were confirmed, together --> champion
+    baseline --> plan --> each hypothesis alone --> confirmed ones together --> champion
 
-What there is to do is read from what was recorded, so a tuning that was interrupted goes on where
-it was, in the same order.
+The remaining work is read from the records, so an interrupted tuning continues where it stopped, in
+the same order.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class NoBaseline(MillError):
 
 @dataclass(slots=True)
 class Shown:
-    """What is told of a tuning while it runs."""
+    """What a tuning reports while it runs."""
 
     line: Callable[[str], None]
     trial: Callable[[Trial, str], None]

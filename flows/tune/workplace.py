@@ -1,4 +1,4 @@
-"""What a machine makes a tuning with: a builder, runtimes, a verifier, and quiet to measure in."""
+"""What a tuning uses on a machine: a builder, runtimes, a verifier, and quiet for measuring."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def test_what_waits_is_told_until_a_machine_joins_that_can(fleet: Fleet) -> None
     with fleet.sweep(catalog, "s1", "--allow-remote-code", "--target", "mlas_cpu") as order:
         order.until("1 cell waits for a machine that offers")
         wait_for(lambda: fleet.project.statuses("s1").get("published") == 1)
-        wait_for(lambda: "2 cells open, nobody at work" in idle(fleet, "s1"))
+        wait_for(lambda: "2 cells open, no process is working" in idle(fleet, "s1"))
         said = idle(fleet, "s1")
         assert (
             "1 cell waits for a machine that offers remote-code (tiny/strange:fill-mask@mlas_cpu)"
@@ -68,7 +68,7 @@ def an_order_without_a_worker(fleet: Fleet, catalog: str) -> None:
         order.until("on the fleet mill")
         wait_for(lambda: any("parent is" in line for line in idle(fleet, "s0")))
         said = idle(fleet, "s0")
-        assert said[:2] == ["3 cells open, nobody at work", NOT_TAKEN_UP]
+        assert said[:2] == ["3 cells open, no process is working", NOT_TAKEN_UP]
         assert "workers alive in mill-sweeps: none" in said[2]
         Project(fleet.project.folder, fleet.project.env).ok("cancel", "s0", plain=False)
         ran = order.end()

@@ -21,7 +21,7 @@ def test_a_sweep_that_only_the_feed_knows_goes_on_with_its_catalog(project: Proj
     assert "knows a sweep 's2'" in unknown.err
     alone = project.run("resume", "s1")
     assert (alone.code, alone.out) == (2, "planning the sweep\n")
-    assert alone.err.endswith("(go on with the catalog: modelmill resume s1 CATALOG)\n")
+    assert alone.err.endswith("(continue with the catalog: modelmill resume s1 CATALOG)\n")
 
     project.ok("resume", "s1", "catalog.toml")
     assert project.statuses("s1") == {"published": 16}

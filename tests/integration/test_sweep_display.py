@@ -83,7 +83,7 @@ def test_a_late_server_is_told_everything_and_cancels(
 ) -> None:
     """Absent at first, then there, gone, and there again; at last somebody cancels in Prefect."""
     server = PrefectServer(copied(prefect_template, tmp_path / "server"))
-    why = "not shown in Prefect, the sweep goes on: the Prefect server 127.0.0.1 does"
+    why = "not shown in Prefect, the sweep continues: the Prefect server 127.0.0.1 does"
     with waiting(project, why, PREFECT_API_URL=server.url) as running:
         server.start()
         try:
@@ -190,7 +190,7 @@ def test_a_full_disk_is_told_as_that(project: Project, full_disk: Path) -> None:
 
 @pytest.mark.slow
 def test_a_run_is_shown_when_the_disk_has_space_again(project: Project, full_disk: Path) -> None:
-    why = f"not shown in Prefect, the sweep goes on: the disk of {full_disk} is full"
+    why = f"not shown in Prefect, the sweep continues: the disk of {full_disk} is full"
     with waiting(project, why, PREFECT_HOME=str(full_disk)) as running:
         subprocess.run(["mount", "-o", "remount,size=64m", str(full_disk)], check=True)
         assert eventually(lambda: len(shown(full_disk / "prefect.db")) == 2, 200)

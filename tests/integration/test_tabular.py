@@ -172,7 +172,7 @@ def test_models_that_are_not_what_the_entry_says(tmp_path: Path) -> None:
     assert "holds a StandardScaler, neither a classifier nor a regressor" in text
     dump(tmp_path, LinearRegression(), "empty.skops")
     text = failure(request(tmp_path, "empty.skops", task=REGRESS), tmp_path / "3")
-    assert "holds a model that is not fitted" in text
+    assert "contains a model that is not fitted" in text
 
 
 def test_a_graph_that_computes_something_else_is_no_export(

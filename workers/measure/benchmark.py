@@ -1,4 +1,4 @@
-"""Measures one subject: every graph in sessions of its own."""
+"""Measures one subject: each graph in separate sessions."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def result_of(
     graphs: tuple[GraphResult, ...],
     warnings: Sequence[str],
 ) -> Benchmark:
-    """The result, with what its own numbers warn of."""
+    """The result, with warnings that follow from its own numbers."""
     return Benchmark(
         artifact=subject.artifact,
         runtime=subject.runtime,

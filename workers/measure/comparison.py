@@ -1,4 +1,4 @@
-"""Compares two subjects: their graphs take turns, with the other one twice."""
+"""Compares two subjects: their graphs take turns, and the second one runs twice (null run)."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Sessions:
     kept: Sequence[Finished] = ()
     finished: Callable[[Finished], None] = lambda _session: None
     used: list[Finished] = field(default_factory=list)
-    """All that the comparison was made of."""
+    """Everything that the comparison was made from."""
 
     def get(
         self, component: str, number: int, order: str, measure: Callable[[], Mapping[str, Outcome]]

@@ -1,4 +1,4 @@
-"""The machine for one measurement alone: no build, no verification, no other measurement."""
+"""Reserves the machine for one measurement: no build, verification or other measurement runs."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class Protocol:
     sessions: int = 3
     """Each begins with a new process."""
     threads: int = 0
-    """Of the runtime; 0: as many as it likes."""
+    """Threads of the runtime; 0: its default."""
 
     def check(self) -> None:
         """Raise `UsageError` unless it can be followed."""
@@ -48,7 +48,7 @@ class Protocol:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Enough to tell whether two measurements were made on the same machine."""
+    """Enough to decide whether two measurements were made on the same machine."""
 
     name: str
     system: str
@@ -137,7 +137,7 @@ class Session:
     open_warm: float
     """Seconds of the second opening in the same process."""
     open_memory: int
-    """Bytes that the process grew by over the first opening; 0 where it is unknown."""
+    """Bytes that the process grew by during the first opening; 0 if unknown."""
     run_memory: int
     """Bytes that it grew by over all runs."""
     p50: float
@@ -152,7 +152,7 @@ class GraphResult:
 
     component: str
     inputs: Mapping[str, str] = field(default_factory=dict)
-    """By name what was fed, as `int64 [1, 128]`."""
+    """Inputs by name, as `int64 [1, 128]`."""
     nodes: Mapping[str, int] = field(default_factory=dict)
     """How many nodes each provider took; empty: the runtime does not report it."""
     latency: Latency | None = None

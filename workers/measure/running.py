@@ -1,4 +1,4 @@
-"""One session: models opened in new processes, run in turns, and what came of each."""
+"""One session: opens models in new processes, runs them in turns, returns their results."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Load:
 
     @contextmanager
     def window(self) -> Iterator[None]:
-        """Watch what happens in the block."""
+        """Watch the machine during the block."""
         began, busy, own = time.monotonic(), _busy(), time.process_time()
         yield
         self.wall += time.monotonic() - began
@@ -61,7 +61,7 @@ class Load:
         return max(0.0, (self.busy - self.own) / (self.wall * (psutil.cpu_count() or 1)))
 
     def warnings(self) -> list[str]:
-        """What a user should know of it."""
+        """What a user should know about it."""
         if self.others <= BUSY:
             return []
         return [f"other processes used {self.others:.0%} of the processors meanwhile"]

@@ -37,7 +37,7 @@ class Graph:
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """What a subject is called and where it is from; part of every result."""
+    """The name and origin of a subject; part of every result."""
 
     name: str
     """A cell, or the path of a model file as it was given."""

@@ -6,8 +6,8 @@ within a round are used, so whatever changes more slowly than a round cancels ou
 
 Rounds of one session share what a process decides once: where its memory lies, which cores its
 threads prefer. A difference is therefore measured once per session, and the sessions are the
-sample. There are few of them; what two sessions of the same model differ by tells as much about
-the noise as the subject's own sessions do, so the variance is estimated from both.
+sample. There are few of them. The difference between two sessions of the same model says as much
+about the noise as the subject's own sessions do, so the variance is estimated from both.
 
 The interval is the wider one of two: a bootstrap of the rounds, and Student's interval of the
 sessions. The noise floor is the largest difference between two sessions of the same model, or half
@@ -17,9 +17,9 @@ of the interval if that is more. A difference is claimed if
 - every session shows it in the same direction, and at least a third of it,
 - it is 1 % or more.
 
-Otherwise `no difference` is said only where a difference that matters would have been seen: where
-the noise floor is 5 % or less, unless the caller says what matters. Above that, the data are too
-noisy to say.
+Otherwise the verdict is `no difference` only if a relevant difference would have been detected: if
+the noise floor is at most 5 %, or the limit that the caller gives. Above that, the data are too
+noisy to decide.
 """
 
 from __future__ import annotations

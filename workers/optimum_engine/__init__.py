@@ -8,11 +8,11 @@
                                                (w8, w4, w4a16), fp16
            +--share----> COMPONENT.onnx ...    with a cache: all weights in one file
 
-`inputs.npz` holds one array per graph input with the samples along a first axis; calibration
-and verification use the same. Weights beyond `model_file.EXTERNAL_THRESHOLD` go to one file
+`inputs.npz` holds one array per graph input with the samples along a first axis; calibration and
+verification use the same. Weights beyond `model_file.EXTERNAL_THRESHOLD` go to one file
 `model.onnx.data`. The export keeps the small files that a user needs to run the model (config,
-tokenizer, preprocessor) at its top; the stages of a single model hand them on, those of a
-component have none to see, and the pipeline adds them to the package.
+tokenizer, preprocessor) in its top folder. The stages of a single model pass these files on. The
+stages of a component do not get them, so the builder adds them to the package.
 
 Importing this package costs nothing: torch, optimum and onnx are imported inside functions.
 """

@@ -1,7 +1,7 @@
-"""The tables of what the installed exporter can export and of what Transformers has at all.
+"""The tables of what the installed exporter supports and of what Transformers has.
 
 `python -m workers.optimum_engine.abilities` writes them; plans and `coverage` read them without
-either library, and a test says when they are outdated.
+either library, and a test fails when they are outdated.
 """
 
 from __future__ import annotations

@@ -1,17 +1,17 @@
-"""Quantizes a graph, and again in other ways as long as its outputs miss parity.
+"""Quantizes a graph, and repeats it with other settings while its outputs miss parity.
 
 The order is fixed; each step changes the best graph so far:
 
     percentile   activation ranges without the outermost values
-    channels     a scale for each channel of the weights of MatMul too
-    wide         16 bits for the quarter of the operators that loses most
+    channels     the weights of MatMul also get a scale for each channel
+    wide         16 bits for the quarter of the operators that lose the most
     wider        16 bits for half of them, as many as the label of the precision allows
-    float        the first quarter stays in floating point, 16 bits for the second; so does any
-                 operator whose result loses more than a tenth in the steps of its range
+    float        the first quarter stays in floating point, the second gets 16 bits; operators
+                 whose rounded result loses more than a tenth stay in floating point too
 
-The first graph that parity has nothing against is taken. Where there is none, the best is kept and
-verification judges it. More samples are no step: verification judges a graph on samples that its
-ranges come from.
+The first graph that reaches parity is taken. If none does, the best one is kept, and
+verification judges it. Using more samples is not a step: the ranges come from the same samples that
+verification uses.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """The operators of a graph by what they lose where all have 8 bits."""
+    """The operators of a graph, ordered by their loss if all have 8 bits."""
 
     names: Sequence[str]
     """Those with a weight, beginning with the one that loses most."""

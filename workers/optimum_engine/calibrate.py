@@ -1,8 +1,8 @@
 """Calibration: the range of every float tensor of a graph over the samples.
 
-Transformers hide positions by adding the lowest float. In a quantization range that value leaves
-one step for everything else, so a quantized graph gets a shallower mask: deep enough that softmax
-gives nothing to a hidden position, shallow enough that scores keep their resolution.
+Transformers hide positions by adding the lowest float. In a quantization range that value would
+leave one step for everything else, so a quantized graph gets a smaller negative value: large enough
+that softmax gives 0 to a hidden position, small enough that scores keep their resolution.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""A model as the graphs that it is exported to, and what joins them.
+"""The graphs that a model is exported to, and how they are joined.
 
-Its family lays it out (`architectures`), or Optimum where the family says nothing.
+The family of the model defines them (`architectures`), or Optimum if the family does not.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""How a step of a decoder is called, so that its cache may be larger than what is in it.
+"""Calls a step of a decoder so that its cache may have unused places.
 
-A cache of fixed size is rarely full. The steps therefore take a mask that hides what is unused, and
-the position of their token, which the length of the cache does not tell. Transformers' decoders
-take these in three ways:
+A cache of fixed size is rarely full. The steps therefore take a mask that hides unused places, and
+the position of their token, which cannot be derived from the size of the cache. Transformers'
+decoders take these in three ways:
 
     by position_ids     a decoder's own argument: it and the 2D mask are all that is needed
     by distance         T5: positions follow from the places in the cache, the 2D mask is enough
-    by length           BART and others count the cache: they are told the position as its length,
-                        and get a 4D mask, which they take as it is
+    by length           BART and others count the cache: the position is passed as its length,
+                        with a 4D mask, which they use unchanged
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _RELATIVE = ("t5", "mt5", "longt5", "umt5", "pix2struct")
 
 
 def way(model: Any) -> Any:
-    """How the decoder of a model learns what the positions are."""
+    """How the decoder of a model gets its positions."""
     if model.config.model_type in _RELATIVE:
         return by_distance
     if "decoder_position_ids" in arguments(model):

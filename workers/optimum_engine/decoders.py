@@ -1,8 +1,9 @@
-"""Decoders with a cache: the graph that reads the prompt, and the one that makes a step.
+"""Decoders with a cache: one graph reads the prompt, another computes a step.
 
-Optimum lays out a decoder with past as one graph, whose cache may be empty. A graph of fixed shapes
-has one number of tokens, so here they are two: `prefill` takes the prompt and gives the cache,
-`decode` takes one token and the cache. An encoder-decoder has `decoder` and `decoder_with_past`.
+Optimum exports a decoder with past as one graph, whose cache may be empty. A graph with fixed
+shapes takes a fixed number of tokens, so here there are two graphs: `prefill` takes the prompt and
+returns the cache, `decode` takes one token and the cache. An encoder-decoder has `decoder` and
+`decoder_with_past`.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def generates(task: str) -> bool:
 
 
 def loop_of(names: Mapping[str, Any]) -> tuple[str, str] | None:
-    """The components that read the prompt and make the steps; None: there is no loop."""
+    """The components that read the prompt and compute the steps; None: there is no loop."""
     for pair in ((BEGIN, STEP), (_BEGIN, _STEP)):
         if set(pair) <= names.keys():
             return pair

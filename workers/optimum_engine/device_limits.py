@@ -1,8 +1,8 @@
-"""What the HTP refuses or cannot compute, written in operators that it takes; the values stay.
+"""Replaces what the HTP refuses or cannot compute by operators that it takes, with equal results.
 
-Pools that are larger than what they pool become means. A transpose of more than five dimensions
-between two reshapes becomes a few of four: each exchanges two neighbouring blocks of dimensions.
-Biases that share their tensor with an operand get one of their own.
+Pools whose window exceeds their input become means. A transpose of more than five dimensions
+between two reshapes becomes several of four dimensions, each of which swaps two neighbouring blocks
+of dimensions. Biases that share their tensor with an operand get a tensor of their own.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _several(node: Any, shapes: dict[str, list[int]]) -> bool:
 
 
 def _too_large(node: Any, shapes: dict[str, list[int]]) -> bool:
-    """Whether a pool is larger than its input: the mean over a window counts only what is there."""
+    """Whether a pool's window is larger than its input, so that its mean covers only the input."""
     from onnx import helper
 
     if node.op_type != "AveragePool" or node.input[0] not in shapes:

@@ -1,4 +1,4 @@
-"""The float graph of one component as the quantizer takes it, and the ranges of its tensors."""
+"""The float graph of one component, prepared for the quantizer, and the ranges of its tensors."""
 
 from __future__ import annotations
 

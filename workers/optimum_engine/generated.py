@@ -1,7 +1,7 @@
-"""What a decoder's generation is verified with: a prompt, and the tokens that PyTorch goes on with.
+"""The reference for verifying generation: a prompt, and the tokens that PyTorch generates for it.
 
-PyTorch runs the whole model anew for every token, without a cache, so that an error in the handling
-of the cache cannot be in both.
+PyTorch runs the whole model again for every token, without a cache, so that the reference cannot
+share an error in the handling of the cache.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The inputs stage: what a model is calibrated and verified on, the same for all its targets."""
+"""The inputs stage: the samples for calibration and verification, the same for all targets."""
 
 from __future__ import annotations
 

@@ -1,18 +1,18 @@
 """4-bit weights, float arithmetic: the weights of products, in blocks that share a scale.
 
-Two forms, of which the target's data names one (`weight_form`):
+There are two forms; the row of the target names one (`weight_form`):
 
 - `DequantizeLinear` of opset 21 in front of MatMul and Gemm is plain ONNX. OpenVINO takes it, QNN
   opens it (the product runs on the device, the dequantization on the CPU), and ONNX Runtime's CPU
-  makes MatMulNBits of it whenever it opens a session at the level extended or above, if the weight
-  is not transposed; so weights of Gemm are written that way round.
-- `MatMulNBits` is ONNX Runtime's own, for any opset: what its CPU executes anyway, without the work
-  at every start and with the opset and export of the other cells, and the only form for DirectML,
-  whose opset has no 4-bit integers.
+  provider converts it to MatMulNBits whenever it opens a session at the level extended or above, if
+  the weight is not transposed; so weights of Gemm are written untransposed.
+- `MatMulNBits` is ONNX Runtime's own operator, for any opset. Its CPU provider executes this
+  operator anyway; writing it saves the conversion at every start and shares the opset and export of
+  the other cells. It is the only form for DirectML, whose opset has no 4-bit integers.
 
 Rows of tables (Gather) become int8, looked up first and scaled afterwards: Gather takes no 4-bit
-integers, and a DequantizeLinear before it would make floats of the whole table in every run.
-Everything else (convolutions, blocks that do not divide a weight) stays as it is.
+integers, and a DequantizeLinear before it would convert the whole table to floats in every run.
+Everything else (convolutions, weights that blocks do not divide) stays unchanged.
 """
 
 from __future__ import annotations

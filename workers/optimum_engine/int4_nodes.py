@@ -1,4 +1,4 @@
-"""The nodes and tensors that stand for a weight in 4-bit blocks, and for a table of int8 rows."""
+"""The nodes and tensors that represent a weight in 4-bit blocks, or a table of int8 rows."""
 
 from __future__ import annotations
 

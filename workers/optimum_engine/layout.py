@@ -1,7 +1,7 @@
 """The stages that a cell needs, each with the parameters that can change its bytes.
 
-Targets that resolve to equal parameters share the run, so mere names (target, EP, an unused
-option) must not become parameters.
+Targets that resolve to equal parameters share a run, so values that cannot change bytes (the names
+of target and EP, an unused option) must not become parameters.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _export(request: Request, source: Resolved) -> StageSpec:
 
 
 def _architecture(request: Request, source: Resolved) -> str:
-    """The architecture as far as it is known before the export, which compares it."""
+    """The architecture, if it is known before the export; the export checks it."""
     if source.kind is SourceKind.RANDOM:
         return str(request.model["source"]["ref"])
     if source.kind is SourceKind.FOLDER:

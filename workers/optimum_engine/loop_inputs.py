@@ -1,7 +1,8 @@
-"""Samples of a decoder's step: what it is given after some tokens, with a cache of fixed size.
+"""Samples for a decoder's step: its inputs after some tokens, with a cache of fixed size.
 
-Random values are not what a cache holds, so the exported graphs generate, each sample from another
-prompt and for another number of steps: every other one greedily, the others with random tokens.
+Random values do not resemble the content of a cache, so the exported graphs generate the samples,
+each from another prompt and with another number of steps: every other sample greedily, the others
+with random tokens.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What quantization loses: the distance of a graph's outputs, and which operators cause it.
 
 Outputs are compared as verification compares them, on the same samples and with the same limits.
-ONNX Runtime's CPU computes the quantized graph as it is written, so a quantized operator computes
-in float between values that are rounded: an NPU differs from that by less than a step.
+ONNX Runtime's CPU provider computes the quantized graph literally: a quantized operator computes in
+float between rounded values, and an NPU differs from that by less than a step.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def distance(
 
 
 def of_weights(ready: Path, quantized: Path, sample: Sample, temp: Path) -> dict[str, float]:
-    """What each operator's weight costs the outputs if it alone is rounded, as `quantized` has it.
+    """How much the outputs lose if only one operator's weight is rounded, as in `quantized`.
 
     Weights become inputs of the float graph `ready`, so one session serves all of them. Of many
     operators, neighbours are rounded together.
@@ -90,7 +90,7 @@ def of_results(
     temp: Path,
     steps: int,
 ) -> dict[str, float]:
-    """What each operator's result loses where it is rounded to so many steps of its range."""
+    """How much each operator's result loses if it is rounded to so many steps of its range."""
     model = model_file.load_graph(ready)
     made = {name: node.name for node in model.graph.node for name in node.output if name in ranges}
     tensors = {name: one for name, one in calibrate.float_tensors(model).items() if name in made}

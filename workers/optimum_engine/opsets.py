@@ -1,9 +1,9 @@
-"""Opsets that are newer than the exporter's: its graph is declared to be of the newer one.
+"""Opsets that are newer than the exporter's: the exported graph is declared to have the newer one.
 
-From opset 20 to 23 ONNX lets existing operators take more types and gives `QuantizeLinear` and
-`DequantizeLinear` further attributes; only those in `CHANGED` compute something else. So the same
-nodes mean the same, and what the opset changes is what later stages and runtimes make of them. A
-test compares this with the schemas of ONNX.
+From opset 20 to 23, ONNX lets existing operators take more types and gives `QuantizeLinear` and
+`DequantizeLinear` more attributes; only the operators in `CHANGED` compute something else. So the
+same nodes keep their meaning, and the opset only affects how later stages and runtimes treat them.
+A test compares this with the schemas of ONNX.
 """
 
 from __future__ import annotations

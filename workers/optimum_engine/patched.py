@@ -1,4 +1,4 @@
-"""Functions of the tools that read all weights, replaced while a tool runs."""
+"""Replaces, while a tool runs, those of its functions that would read all weights."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """QDQ graphs in QNN's own configuration: 8-bit weights, uint16 or uint8 activations.
 
-Weights of convolutions and fully connected layers are int8 with a scale per channel, which the
-HTP supports for exactly these; with one scale, an outlier costs all channels their resolution
-(all-MiniLM-L6-v2 w8a16: cosine 0.967 with one scale per tensor, 0.998 with one per channel).
-All other weights are uint8 with one scale.
+Weights of convolutions and fully connected layers are int8 with a scale per channel, which the HTP
+supports only for these; with one scale, an outlier reduces the resolution of all channels
+(all-MiniLM-L6-v2 w8a16: cosine 0.967 with one scale per tensor, 0.998 with one per channel). All
+other weights are uint8 with one scale.
 """
 
 from __future__ import annotations

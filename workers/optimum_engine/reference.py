@@ -1,7 +1,7 @@
-"""What PyTorch computes from the same input values, compared with the export.
+"""Compares the export with what PyTorch computes from the same input values.
 
-No stage of a build: onboarding asks for it, because parity compares packages with their export and
-says nothing of the export itself.
+This is not a stage of a build. Onboarding requests it, because parity compares packages with their
+export and says nothing about the export itself.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _PAST = re.compile(r"past_key_values\.(\d+)\.(.+)")
 def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
     """For every output of every component, its distance from PyTorch's."""
     if "file" in job.params:
-        raise unsupported("a ready ONNX file has no PyTorch model to be compared with", "")
+        raise unsupported("a ready ONNX file has no PyTorch model to compare with", "")
     task = exporter_task(job.params["task"])
     folder = source_folder(job, temp)
     job.progress("loading the model")

@@ -1,8 +1,8 @@
 """The share stage: the graphs of a decoder side by side, with one file of weights for all of them.
 
-`prefill` and `decode` are the same model, and so have the same weights. ONNX lets a model name
-weights in its own folder only, hence `prefill.onnx`, `decode.onnx` and `weights.data` beside them.
-Tensors of equal bytes are stored once, whatever their names and precision.
+`prefill` and `decode` are the same model, so they have the same weights. An ONNX model can name
+weights only in its own folder, so `prefill.onnx`, `decode.onnx` and `weights.data` are in one
+folder. Tensors of equal bytes are stored once, whatever their names and precision.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LARGE, _PAGE, _LINE = 64 * 1024, 4096, 64
 
 @dataclass(slots=True)
 class _Weights:
-    """The common file, as far as it is written."""
+    """The part of the common file that is already written."""
 
     stream: BinaryIO
     known: dict[bytes, int] = field(default_factory=dict)

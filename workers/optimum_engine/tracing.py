@@ -1,4 +1,4 @@
-"""From a module to a file with its ONNX graph, by TorchScript's or by torch's dynamo exporter."""
+"""Exports a module to an ONNX file, by TorchScript's or by torch's dynamo exporter."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Weights that a graph transposes, transposed once: in files, so that they are never all in memory.
+"""Replaces transposes of weights by weights transposed once, in files: never all in memory.
 
-Torch's exporter would do it too, when it folds constants, but keeps every result beside the
-original until the export ends: twice the model.
+Torch's exporter does this too when it folds constants, but keeps every result beside the
+original until the export ends, which takes twice the size of the model.
 """
 
 from __future__ import annotations

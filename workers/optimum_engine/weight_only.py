@@ -1,8 +1,8 @@
 """int8 weights, float arithmetic: a standard DequantizeLinear in front of each large weight.
 
-Few providers know ONNX Runtime's own 8-bit weight-only operator (MatMulNBits); a dequantized
-initializer is plain ONNX that every runtime loads, and saves as many bytes. Weights are read one at
-a time, and of each only a part is in memory as floats.
+Few providers support ONNX Runtime's own 8-bit weight-only operator (MatMulNBits); a dequantized
+initializer is standard ONNX that every runtime loads, and saves as many bytes. Weights are read one
+at a time, and only a part of each is in memory as floats.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def convert(source: Path, blocked: Sequence[str]) -> tuple[Any, dict[str, Any]]:
 
 
 def quantizable(graph: Any, blocked: Sequence[str]) -> Iterator[tuple[Any, list[Any]]]:
-    """Large float weights that are read as weights alone, each with the nodes that read it."""
+    """Large float weights that nodes read only as weights, each with those nodes."""
     import onnx
 
     users: dict[str, list[tuple[Any, int]]] = {}

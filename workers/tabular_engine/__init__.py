@@ -1,13 +1,14 @@
-"""Models of scikit-learn and XGBoost, from files that hold data alone: nothing is unpickled.
+"""Builds scikit-learn and XGBoost models from files that contain only data: nothing is unpickled.
 
-    source --export--> model.onnx          float32 rows `features`, no ZipMap; what it computes is
+    source --export--> model.onnx          float32 rows `features`, no ZipMap; its results are
            |                               compared with the model's own predictions
            +--inputs---> inputs.npz        seeded rows of plausible values, or the catalog's dataset
            +--optimize-> model.onnx        ONNX Runtime graph passes, as in the optimum engine
 
-A `.skops` file names the types of its objects; only those of a fixed list (`trusted.py`) are
-made. XGBoost reads its own `.json` and `.ubj` files. Pickles are refused. What is exported is
-operators of ai.onnx.ml for the most part, so cells are for ONNX Runtime's CPU alone, in fp32.
+A `.skops` file names the types of its objects; only types in a fixed list (`trusted.py`) are
+instantiated. XGBoost reads its own `.json` and `.ubj` files. Pickles are refused. The graphs
+consist mostly of operators of ai.onnx.ml, so cells are fp32 and only for ONNX Runtime's CPU
+provider.
 
 Importing this package costs nothing: all libraries are imported inside functions.
 """

@@ -88,12 +88,12 @@ def _check(request: Request) -> None:
     abilities = abilities_of(TabularEngine.name)
     if abilities and not abilities.builds_for(target["provider"]):
         raise unsupported(
-            f"{target['label']} runs no tabular models: {abilities.why}",
-            "choose a target of the CPU, e.g. --target mlas_cpu",
+            f"{target['label']} cannot run tabular models: {abilities.why}",
+            "choose a CPU target, e.g. --target mlas_cpu",
         )
     if policy["precision"] != "fp32":
         raise unsupported(
-            f"the tabular engine builds fp32 alone, not {policy['precision']}: thresholds of trees "
+            f"the tabular engine builds only fp32, not {policy['precision']}: thresholds of trees "
             "are compared exactly",
             "leave out the precision",
         )
@@ -102,7 +102,7 @@ def _check(request: Request) -> None:
 
 
 def _tools_for(file: str) -> tuple[str, ...]:
-    """The tools of an export; of a file that is not known yet, what every file needs."""
+    """The tools of an export; if the file is not known yet, those that every file needs."""
     return XGBOOST_TOOLS if file.lower().endswith(files.XGBOOST) else EXPORT_TOOLS
 
 

@@ -1,7 +1,7 @@
 """The export stage: a trained model becomes an ONNX graph that computes the same.
 
-The converters round thresholds and sum in single precision; whether that matters for this model is
-seen by comparing its predictions on seeded rows with the library's own.
+The converters round thresholds and sum in single precision. Comparing predictions on seeded rows
+with those of the library shows whether that matters for this model.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _converted(model: Original, opset: int) -> Any:
 
 
 def _teach_xgboost() -> None:
-    """Let skl2onnx use onnxmltools' converter, whose own entry knows old opsets alone."""
+    """Let skl2onnx use onnxmltools' converter, whose own entry supports only old opsets."""
     import xgboost
     from onnxmltools.convert.xgboost.operator_converters.XGBoost import convert_xgboost
     from skl2onnx import update_registered_converter

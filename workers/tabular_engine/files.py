@@ -1,4 +1,4 @@
-"""The file of a model: which one it is, and where it comes from; pickles are refused."""
+"""Finds the file of a model and its source; refuses pickles."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def resolve(request: Request) -> Resolved:
     given = request.model["source"]
     kind = SourceKind(given["kind"])
     if kind is SourceKind.RANDOM:
-        raise unsupported("the tabular engine makes no random models", "name a file of a model")
+        raise unsupported("the tabular engine builds no random models", "name a trained model")
     if given.get("file"):
         check_suffix(given["file"])
     if kind is SourceKind.HUB:

@@ -1,4 +1,4 @@
-"""The model that was trained, as its own library predicts with it."""
+"""The trained model and its predictions by its own library."""
 
 from __future__ import annotations
 
@@ -76,10 +76,12 @@ def _of_skops(file: Path) -> Original:
         model = trusted.load(file)
     if not (is_classifier(model) or is_regressor(model)):
         text = f"{file.name} holds a {type(model).__name__}, neither a classifier nor a regressor"
-        raise unsupported(text, "save the whole pipeline with its last step")
+        raise unsupported(text, "save the whole pipeline including its last step")
     features = getattr(model, "n_features_in_", None)
     if not isinstance(features, int) or features < 1:
-        raise export_error(f"{file.name} holds a model that is not fitted", "fit it, then save it")
+        raise export_error(
+            f"{file.name} contains a model that is not fitted", "fit it, then save it"
+        )
     names = [str(name) for name in getattr(model, "feature_names_in_", ())]
     classes = getattr(model, "classes_", None) if is_classifier(model) else ()
     return Original(model, "scikit-learn", features, names, _plain(classes, file))
@@ -90,7 +92,9 @@ def _plain(classes: Any, file: Path) -> list[Any]:
     import numpy as np
 
     if classes is None or any(np.ndim(one) for one in classes):
-        raise unsupported(f"{file.name} predicts several columns of labels", "one column is built")
+        raise unsupported(
+            f"{file.name} predicts several label columns", "only one column is supported"
+        )
     return [one.item() if isinstance(one, np.generic) else str(one) for one in classes]
 
 
@@ -99,7 +103,9 @@ def _of_xgboost(file: Path) -> Original:
         import xgboost
     except ModuleNotFoundError as error:
         install = "pip install -c constraints.txt 'modelmill[tabular]'"
-        raise unsupported(f"{file.name} needs {error.name}, which is not here", install) from error
+        raise unsupported(
+            f"{file.name} needs {error.name}, which is not installed", install
+        ) from error
     booster = xgboost.Booster()
     try:
         booster.load_model(file)
@@ -119,14 +125,16 @@ def _of_xgboost(file: Path) -> Original:
 
 
 def _classes(learner: Mapping[str, Any], file: Path) -> int:
-    """The number of classes that a model tells apart; 0: it is a regressor."""
+    """The number of classes of a classifier; 0 for a regressor."""
     objective, booster = learner["objective"]["name"], learner["gradient_booster"]["name"]
     for what, wrong in ((booster, booster != "gbtree"), (objective, objective.startswith(_OTHERS))):
         if wrong:
             text = f"{file.name} is a model of {what}, which onnxmltools does not convert"
-            raise unsupported(text, "train it with booster gbtree, to classify or for regression")
+            raise unsupported(
+                text, "train it with the booster gbtree, for classification or regression"
+            )
     if int(learner["learner_model_param"].get("num_target", 1)) > 1:
-        raise unsupported(f"{file.name} predicts several targets", "one target is built")
+        raise unsupported(f"{file.name} predicts several targets", "only one target is supported")
     if objective in {"multi:softprob", "multi:softmax"}:
         return int(learner["learner_model_param"]["num_class"])
     return 2 if objective in {"binary:logistic", "binary:logitraw"} else 0

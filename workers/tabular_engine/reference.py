@@ -1,4 +1,4 @@
-"""How far the graph is from what the model's own library predicts."""
+"""Compares the graph with the predictions of the model's own library."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def distances(file: Path, model: Original, sets: list[dict[str, Any]]) -> Distan
 
 
 def faults(found: Distances) -> Iterator[str]:
-    """Outputs that are not what the library computes."""
+    """Outputs that differ from those of the library."""
     for name, one in found.items():
         if problem := one.get("problem") or one.get("absent"):
             yield f"{name}: {problem}"

@@ -1,4 +1,4 @@
-"""Rows of plausible values: around what the graph compares its features with."""
+"""Rows of plausible values: close to the thresholds that the graph compares its features with."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""What a skops file may hold: the types that are made from it, all named here.
+"""The types that a skops file may contain.
 
-A file names its types, and whoever loads it makes objects of them. So a file is read as plain JSON
-first, and refused if it names anything else or asks for a loader that calls what a file names
-(functions, methods, partials). skops audits it once more by itself.
+A file names its types, and loading it instantiates them. So the file is first read as plain JSON
+and refused if it names any other type or a loader that calls objects named in the file
+(functions, methods, partials). skops then audits it again.
 
-The arrays in a tree are indices that scikit-learn's own code follows unchecked, so they are checked
-here before anything is predicted. Models whose native code trusts more than that (boosting by
-scikit-learn, support vectors, neighbours) are not in the list.
+The arrays in a tree contain indices that scikit-learn's own code follows unchecked, so they are
+checked here before the first prediction. Models whose native code relies on more unchecked numbers
+(boosting by scikit-learn, support vectors, neighbours) are not in the list.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def _type(table: Mapping[str, Any], file: Path) -> str:
     if name not in TYPES or loader not in LOADERS or plain:
         raise unsupported(
             f"{file.name} holds a {name}, which is not in the list of trusted types",
-            "make ONNX where the model was trained (skl2onnx), and give the file as onnx",
+            "convert it where it was trained (skl2onnx), and give the ONNX file as onnx",
         )
     return name
 

@@ -1,4 +1,4 @@
-"""Runs a package and its export on runtimes: once for equal bytes, one model at a time."""
+"""Runs a package and its export on runtimes: once for equal bytes, and one model at a time."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Json = dict[str, Any]
 
 @dataclass(slots=True)
 class Notes:
-    """What was found of equal bytes before; what is new is kept if the package passes."""
+    """Earlier results for equal bytes; new results are kept if the package passes."""
 
     store: Store
     fresh: list[tuple[str, str, Json]] = field(default_factory=list)
@@ -54,7 +54,7 @@ class Notes:
         return found
 
     def keep(self) -> None:
-        """Write what is new."""
+        """Write the new results."""
         for kind, key, found in self.fresh:
             self.store.notes.write(kind, key, found)
 
@@ -85,7 +85,7 @@ class Measuring:
     def measure(
         self, observed: Observed, subject: Subject, watching: Watching, notes: Notes, *, task: bool
     ) -> None:
-        """Add what the runtimes answer to `observed`."""
+        """Add the answers of the runtimes to `observed`."""
         own, profile = self._own(subject.claim), subject.claim.profile
         if profile is not None and (why := _not_opened(own, subject)):
             observed.stopped = f"only its own provider opens a compiled model: {why}"
@@ -213,7 +213,7 @@ class _Job:
         return {**found, "export": exported} if found else {}
 
     def _generated(self, runtime: Runtime, files: Mapping[str, Path], **more: Path) -> Json:
-        """What models generate; empty for what is no decoder."""
+        """What models generate; empty if a model is no decoder."""
         if self._record.loop is None:
             return {}
         prompt = self._subject.folder / generation.FILE
@@ -296,7 +296,7 @@ class _Job:
         }
 
     def _linked(self, component: str, save: Path, reference: Path | None) -> Json | None:
-        """Where the outputs are that feed a component, end to end; None: nothing feeds it.
+        """The outputs that feed a component, end to end; None: nothing feeds it.
 
         The steps of a loop are fed when the whole generates."""
         loop = self._record.loop
@@ -349,7 +349,7 @@ class _Job:
 
 
 def _not_opened(own: Runtime | Missing, subject: Subject) -> str:
-    """Why this machine cannot open what was compiled; empty: it can."""
+    """Why this machine cannot open the compiled models; empty: it can."""
     if isinstance(own, Missing):
         return own.why
     return SHARED if subject.shares_context and not own.shared_contexts else ""

@@ -80,7 +80,7 @@ class Subject:
 
     @property
     def composition(self) -> Composition:
-        """The package's record; without one that can be used, every model stands alone."""
+        """The package's record; if there is no usable one, every model is judged separately."""
         with suppress(ValueError):
             if record := self._record():
                 return record

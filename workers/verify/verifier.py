@@ -1,4 +1,4 @@
-"""The gate between building and publishing: judges a package and records the evidence.
+"""Judges a package between building and publishing, and records the evidence.
 
 subject --> inspect (checker's process) --------+
         --> measure (a process per runtime) ----+--> observed --> rungs --> evidence, verdict

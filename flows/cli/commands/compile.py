@@ -47,10 +47,10 @@ def add(parser: Parser) -> None:
     add("--profile", action="append", default=[], metavar="PROFILE",
         help="the device profile to compile for, see --list (repeat or separate with commas)")
     add("-o", "--output", metavar="DIR",
-        help="where the results go; without it, those of the feed are published")
+        help="where the results go; without it, compiled packages are published")
     add("--share", action="store_true", help="one context for all files")
     add("--ep-option", action="append", default=[], metavar="K=V",
-        help="an option of the execution provider, over the profile's; the last one wins")
+        help="an option of the execution provider, overrides the profile's; the last one wins")
     add("--embed", action="store_true", help="put the binary into the model file")
     add("--backend", choices=BACKENDS, help="default: the profile's")
     add("--no-check", action="store_true", help="do not open and run the results")
@@ -129,7 +129,7 @@ def _published(arguments: argparse.Namespace, wanted: Wanted, *, whole: bool) ->
         (arguments.share, *_NO_SHARING),
         (replaces, "a published version is never replaced", "--overwrite goes with -o"),
         (mixed, "cells and files are not compiled together", "one after the other"),
-        (others, "--stamp takes cells of the batch", "or give PACKAGE VERSION alone"),
+        (others, "--stamp takes cells of the batch", "or give only PACKAGE VERSION"),
     )
     feed = Workspace(settings).open_feed()
     if whole or cells:

@@ -16,10 +16,10 @@ def add(parser: Parser) -> None:
     add = parser.add_argument
     add("--pool", default="modelmill", help="the fleet; default modelmill")
     add("--nightly", metavar="CRON", help="also sweep at these times")
-    add("--timezone", default="UTC", help="of the cron line; default UTC")
+    add("--timezone", default="UTC", help="of the cron schedule; default UTC")
     add("--catalog", default="winml", help="what the nightly sweep builds")
     add("--notify", metavar="BLOCK",
-        help="tell of every sweep that fails: TYPE/NAME of a block on the server, for example"
+        help="report every sweep that fails: TYPE/NAME of a block on the server, for example"
              " slack-webhook/team, or 'webhook' with its address in NOTIFY_URL")
     add_settings(parser, FORM)
     # fmt: on

@@ -15,7 +15,7 @@ def add(parser: Parser) -> None:
     add("before", metavar="STAMP_A", help="the earlier batch")
     add("after", metavar="STAMP_B", help="the later batch")
     add("--all", action="store_true", help="every cell, however many")
-    add("--exit-code", action="store_true", help="end with 1 if anything differs")
+    add("--exit-code", action="store_true", help="exit with 1 if anything differs")
     add_settings(parser, ("home", "state"), as_json=True)
 
 

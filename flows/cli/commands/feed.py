@@ -170,7 +170,7 @@ def _pull(arguments: argparse.Namespace) -> Exit:
     name, version, files = arguments.name, arguments.version, arguments.files or ("*",)
     one = name and version and not arguments.stamp
     refuse(
-        (not one, "pull needs a package and a version, or --stamp alone", ""),
+        (not one, "pull needs either a package and a version, or --stamp", ""),
         (arguments.target or arguments.model, "--target and --model go with --stamp", ""),
     )
     dest = Path(name) if arguments.dest == Path() else arguments.dest

@@ -1,4 +1,4 @@
-"""`modelmill resume`: go on with an interrupted sweep."""
+"""`modelmill resume`: continue an interrupted sweep."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def add(parser: Parser) -> None:
     switch("--watch", help="follow it live until it ends; Ctrl-C stops only the watching")
     switch("--failed", help="only what failed, by cause, with the end of a log of each")
     switch("--sweeps", help="list all batches instead")
-    switch("--exit-code", help="end as the sweep did: 1 if cells failed, ...")
+    switch("--exit-code", help="exit with the sweep's code: 1 if cells failed, ...")
     add_settings(parser, ("home", "state", "only"), as_json=True)
     add_detail(parser)
 

@@ -21,8 +21,8 @@ def add(parser: Parser) -> None:
     verb("du", "what it holds", _du)
     text = "evict what was least recently used, down to --budget"
     add = verb("gc", text, _gc, as_json=False).add_argument
-    add("--budget", type=parse_size, metavar="SIZE", help="what may stay")
-    add("--unused", type=parse_duration, metavar="TIME", help="evict what was not used for so long")
+    add("--budget", type=parse_size, metavar="SIZE", help="the size to keep")
+    add("--unused", type=parse_duration, metavar="TIME", help="evict results unused for so long")
     verb("clear", "remove everything that no running sweep uses", _clear, as_json=False)
 
 
@@ -39,7 +39,7 @@ def _gc(arguments: argparse.Namespace) -> Exit:
     budget = settings.disk_budget if arguments.budget is None else arguments.budget
     if budget is None and arguments.unused is None:
         hint = "give --budget 20GB or --unused 14d, or both"
-        raise UsageError("gc needs to know what may stay", hint=hint)
+        raise UsageError("gc needs to know what to keep", hint=hint)
     since = 0.0 if arguments.unused is None else time.time() - arguments.unused
     return _tell(_open(settings).gc(math.inf if budget is None else budget, since))
 

@@ -17,7 +17,7 @@ from matrix.model import Plan
 def add(parser: Parser) -> None:
     add = parser.add_argument
     add("catalog", help=CATALOG)
-    add("--dry-run", action="store_true", help="say what would be built, and touch nothing")
+    add("--dry-run", action="store_true", help="say what would be built, and change nothing")
     add_sweeping(parser, *SELECTION, "stamp")
 
 

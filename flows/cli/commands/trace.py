@@ -44,7 +44,7 @@ def add(parser: Parser) -> None:
     add("--against", nargs="+", metavar="OTHER",
         help="say which operators make the difference to this one, or to a trace.json of it")
     add("--publish", action="store_true",
-        help="of PACKAGE VERSION: publish the trace as a record that names the package by digest")
+        help="with PACKAGE VERSION: publish the trace as a record that names the package by digest")
     add("--parse", metavar="CSV", help="read a profile of QNN that was made elsewhere")
     add("--qhas", metavar="JSON", help="with --parse: the summary of QNN's profile viewer")
     add("--model", metavar="MODEL.onnx", help="with --parse: the model, for the names of its nodes")

@@ -47,16 +47,16 @@ def add(parser: Parser) -> None:
     add("what", nargs="*", metavar="MODEL|CATALOG",
         help="OWNER/NAME:TASK, or a catalog; `report NAME`: write the report of earlier tunings"
              " to --dest, or their sessions to --export")
-    add("--resume", metavar="NAME", help="go on with tunings that were interrupted or failed")
+    add("--resume", metavar="NAME", help="continue tunings that were interrupted or failed")
     add("--replay", nargs="+", type=Path, metavar="FILE",
-        help="grade what was measured elsewhere: exports, results.json, results.tsv, or folders of"
+        help="grade measurements made elsewhere: exports, results.json, results.tsv, or folders of"
              " such files")
     add("--space", action="append", type=Path, default=[], metavar="FILE",
-        help="hypotheses of your own (TOML) beside those that come with modelmill")
+        help="your own hypotheses (TOML), in addition to those that come with modelmill")
     add("--only", dest="hypotheses", nargs="+", default=[], metavar="H",
         help="try only these hypotheses; globs over their ids")
     add("--budget", type=parse_duration, metavar="TIME",
-        help="the time for each model, for example 2h; default: as long as it takes")
+        help="the time for each model, for example 2h; default: no limit")
     add("--min-gain", type=_percent, metavar="PERCENT",
         help="a smaller change of the latency counts as no difference; default 5%%")
     add("--name", metavar="NAME", help="a name for the tunings; default: the date and the catalog")
@@ -69,7 +69,7 @@ def add(parser: Parser) -> None:
     add("--learn", action="store_true",
         help="with --replay: add what the sessions show to the knowledge base")
     add("--fleet", action="store_true",
-        help="let the workers of a fleet do it: all of them build, those with --bench-machine and"
+        help="have the workers of a fleet do it: all of them build, those with --bench-machine and"
              " the device measure")
     add("--pool", default="modelmill", help="the fleet; default modelmill")
     names = (*_SELECTION, *OF_MEASURING, *_BUILDING, *_OF_FLEETS, *PLACES)
@@ -209,13 +209,13 @@ def _tune(arguments: argparse.Namespace, settings: Settings) -> Exit:
             name = begin(settings, state, _order(arguments, settings))
         rows = rows_of(state, name)
         if not rows:
-            raise NothingSelected("the selection leaves nothing to tune")
+            raise NothingSelected("the selection matches no cell to tune")
         shown = _shown(quiet=arguments.json)
         shown.line(f"tuning {name}: {counted(len(rows), 'model')}")
         try:
             found = work_on(settings, state, name, arguments.budget, shown)
         except KeyboardInterrupt:
-            tell(f"what is measured is kept; go on with: modelmill tune --resume {name}")
+            tell(f"the measurements are kept; continue with: modelmill tune --resume {name}")
             raise
         if arguments.export:
             _export(state, name, settings.path(str(arguments.export)))
@@ -238,7 +238,7 @@ def _told(
         lines.append(f"\n{champions_file(settings)} has the champions; {build}")
     statuses = {one.tuning.status for one in found}
     if TuningStatus.OUT_OF_TIME in statuses:
-        lines.append(f"\nthe budget is used up; go on with: modelmill tune --resume {name}")
+        lines.append(f"\nthe budget is used up; continue with: modelmill tune --resume {name}")
     print_result(arguments, to_json(found), lines)
     return Exit.CELLS_FAILED if TuningStatus.FAILED in statuses or not found else Exit.OK
 

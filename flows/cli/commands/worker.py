@@ -20,7 +20,7 @@ def add(parser: Parser) -> None:
     add("--sweeps", type=int, default=1, metavar="N",
         help="parents that may run here; default 1")
     add("--drain-limit", type=parse_duration, default=1800.0, metavar="TIME",
-        help="how long models in work may take when the worker stops; default 30m")
+        help="how long current models may take when the worker stops; default 30m")
     names = ("home", "state", "store", "jobs", "disk_budget", "memory", "memory_budget")
     more = ("keep_local", "retention", "has", "bench_machine", "allow_remote_code", "allow_pickle")
     add_settings(parser, (*names, *more))

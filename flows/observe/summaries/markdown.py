@@ -47,7 +47,7 @@ def _lines(document: SummaryDocument) -> Iterator[str]:
     if document.unshown:
         yield f"Prefect does not show all of this run: {plain(document.unshown)}."
     if summary.unfinished:
-        yield f"{open_text(summary)}: `modelmill resume {info.stamp}` goes on."
+        yield f"{open_text(summary)}: `modelmill resume {info.stamp}` continues it."
 
 
 def _failures(summary: Summary) -> Iterator[str]:

@@ -124,7 +124,7 @@ class Graph:
 
 
 def put_names(graph: Graph, series: Sequence[Series]) -> None:
-    """Put what the ONNX graph knows into the facts of each series."""
+    """Add the facts of the ONNX graph to each series."""
     named: dict[int, int] = {}
     first: dict[int, int] = {}
     for at, one in enumerate(series):

@@ -112,7 +112,7 @@ def _with_cpu(seen: Seen, own: Readings) -> Readings:
 
 
 def read_info(rows: Sequence[Mapping[str, Any]], window: Window) -> Readings:
-    """From what the monitor has seen of each operator, see `workers.runtimes.trace`.
+    """From the monitor's samples of each operator, see `workers.runtimes.trace`.
 
     OpenVINO keeps only the mean of all runs since the model was opened, in whole microseconds. From
     the means after the warm-up and after the last run follows the mean of the measured runs, and

@@ -82,7 +82,7 @@ class _Profile:
     """Of the present run: place, start and time of each operator."""
 
     def new_place(self, event: _Event, line: bytes) -> int:
-        """Where an operator stands that was not there before; below 0: it is none."""
+        """The place of an operator that was not there before; below 0: it is none."""
         index, name = event.args.node_index, event.name
         if not (index.isascii() and index.isdigit() and len(index) < 10):
             return -1

@@ -55,7 +55,7 @@ class Readings:
     summary: Summary
     samples: int
     inference: tuple[float, ...] = ()
-    """Microseconds of every iteration, where the source tells them."""
+    """Microseconds of every iteration, if the source reports them."""
     partitions: int | None = None
     artifacts: Mapping[str, str] = field(default_factory=dict)
     """Further files that the detailed level is read from, by kind."""

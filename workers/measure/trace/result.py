@@ -86,7 +86,7 @@ class Summary:
     """The whole inference; every number is the mean of one inference."""
 
     inference_us: float | None = None
-    """As the source tells it: the accelerator's time, or the run call without our loop."""
+    """As the source reports it: the accelerator's time, or the run call without our loop."""
     wall_us: float | None = None
     """The run call, timed from outside. Tracing makes it longer than a benchmark's."""
     operators_us: float | None = None
@@ -151,7 +151,7 @@ class Operator:
     op_type: str | None = None
     """The source's own type or implementation."""
     provider: str | None = None
-    """The execution provider, where the source tells it."""
+    """The execution provider, if the source reports it."""
     partition: int | None = None
     onnx_op_type: str | None = None
     """The type of the principal node."""
@@ -219,7 +219,7 @@ class Statistics:
     other_us: float | None = None
     """Of one inference, outside of all operators."""
     inference: Distribution | None = None
-    """As the source tells it."""
+    """As the source reports it."""
     wall: Distribution | None = None
     """The run call, timed from outside."""
     unprofiled: Distribution | None = None

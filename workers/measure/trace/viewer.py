@@ -124,7 +124,7 @@ def _libraries(folder: Path) -> dict[str, str]:
 
 
 def _drain(popen: subprocess.Popen[bytes], told: deque[bytes]) -> None:
-    """Keep the end of what it prints; a pipe that nobody reads would stop it."""
+    """Keep the end of its output; it would block if its pipe were not read."""
     if popen.stdout is not None:
         with popen.stdout as stream:
             while line := stream.readline(4096):

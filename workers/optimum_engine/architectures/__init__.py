@@ -1,10 +1,10 @@
-"""What is known of families of models, beside what Optimum's exporter knows of them.
+"""Families of models that Optimum's exporter lacks or exports differently.
 
-`architectures.toml` has a row for every architecture (a model type of Transformers). A row with
-`inputs` is all that a model needs whose graph is one call of its `forward`, a row with `like` all
-that a relative of an architecture of Optimum's needs: `generic.py` makes an ONNX configuration of
-either. A row with `module` names a file of this package, one for every family that needs code; it
-has any of these:
+`architectures.toml` has a row for every architecture (a model type of Transformers). If the graph
+of a model is one call of its `forward`, a row with `inputs` is enough; if Optimum's configuration
+of another architecture fits the model, a row with `like` is enough. `generic.py` makes an ONNX
+configuration from either. A row with `module` names a file of this package, one for every family
+that needs code, which may define:
 
     PATCHES              attributes for the configurations of its rows: `_MODEL_PATCHER` and
                          `PATCHING_SPECS`
@@ -14,21 +14,21 @@ has any of these:
     joins(model, task)   how outputs of components are joined to results
 
     keys of a row        meaning
-    tasks                what the model is exported for
+    tasks                the tasks that the model is exported for
     module               the family file, without `.py`
-    like                 an architecture of Optimum's whose configuration serves this one too
-    inputs               names in `inputs.py`; for single tasks as a table `task = [...]`
-    outputs              names of outputs, likewise; without it Optimum's of the task
-    classes              task = class, where Transformers' auto classes have none: its own, or
-                         `package.Class`
-    fixed                true, or a list of tasks: the trace holds for the sizes of the export only
-    axes                 input = its axes, where they are not those of `inputs.AXES`
-    sizes                sizes of inputs that no configuration tells
-    exporter             `dynamo` where TorchScript cannot trace the model; part of the key
+    like                 an architecture of Optimum's whose configuration also fits this one
+    inputs               names in `inputs.py`, or a table `task = [...]` if they differ by task
+    outputs              names of outputs, likewise; default: Optimum's outputs for the task
+    classes              task = class, if Transformers' auto classes have none: a class of
+                         Transformers, or `package.Class`
+    fixed                true, or a list of tasks: the trace is valid only for the exported sizes
+    axes                 input = its axes, if they differ from those in `inputs.AXES`
+    sizes                sizes of inputs that no configuration gives
+    exporter             `dynamo` if TorchScript cannot trace the model; part of the key
 
-Other packages add families by the same file (`matrix.extensions`): the entry point group
-`modelmill.architectures` names a package that has an `architectures.toml`, whose rows' modules are
-modules of that package. Its version is in the key of what it exports.
+Other packages add families with the same kind of file (`matrix.extensions`): the entry point group
+`modelmill.architectures` names a package that has an `architectures.toml`, whose rows name
+modules of that package. The version of the package is part of the key of its exports.
 
 Importing this package costs nothing; `register` imports what it registers.
 """

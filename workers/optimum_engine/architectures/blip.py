@@ -1,6 +1,6 @@
-"""BLIP that answers questions: a reader of image and question, and a writer of the answer.
+"""BLIP for question answering: an encoder of image and question, and a decoder of the answer.
 
-The model's own `forward` gives no logits of the answer; it writes by calling its decoder.
+The model's own `forward` returns no logits of the answer; its `generate` calls the decoder.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Mixtures of experts: every expert sees every token, and what it was not asked for counts nothing.
+"""Mixtures of experts: every expert computes every token, with weight 0 where it is not selected.
 
-Transformers gives each expert the tokens that are routed to it, whose number depends on values: a
-trace holds for the routes of its example only, and no NPU has such tensors. The routing itself
-stays as the model has it.
+Transformers gives each expert only the tokens that are routed to it, whose number depends on
+values: a trace is valid only for the routes of its example, and no NPU supports such tensors. The
+routing itself does not change.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""FNet: its Fourier transform as products with cosines and sines, which exporters know."""
+"""FNet: its Fourier transform as products with cosines and sines, which exporters support."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class GenericConfig(OnnxConfig):  # type: ignore[misc]  # Optimum has no types
         return self.ROW.is_fixed(self.task)
 
     def _own(self, axis: str) -> int:
-        """The size that a graph has which holds for one alone."""
+        """The size of a graph that is valid for one size only."""
         if axis == "batch_size":
             return 1
         return shapes.sequence(self._config) if axis == "sequence_length" else inputs.SIZES[axis]

@@ -1,4 +1,4 @@
-"""The inputs of models by name: their axes, their values, and where their sizes are told."""
+"""The inputs of models by name: their axes, their values, and the source of their sizes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ SIZES: Mapping[str, int] = {
     "visual_seq_length": 8, "visual_feat_dim": 2048, "patches": 64, "patch_values": 770,
     "noise_channels": 64,
 }  # fmt: skip
-"""Where neither the request nor a configuration tells a size."""
+"""Default sizes, if neither the request nor a configuration gives one."""
 
 DYNAMIC = ("batch_size", "sequence_length", "decoder_sequence_length", "num_choices")
 """Axes that stay open in a graph: a trace holds for one size of an image, a clip or a sound."""
@@ -85,7 +85,7 @@ def axes(row: Row, name: str, task: str) -> tuple[str, ...]:
 
 
 def told(config: Any, axis: str) -> int | None:
-    """The size that a configuration tells."""
+    """The size that a configuration gives."""
     if axis == "past_length":  # of series that are compared with their own past
         return int(config.context_length + max(config.lags_sequence))
     for part in _parts(config):

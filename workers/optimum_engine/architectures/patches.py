@@ -1,4 +1,4 @@
-"""Operators that the exporters lack or that make shapes depend on values, said with others."""
+"""Replaces operators that the exporters lack, or that make shapes depend on values, by others."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def expm1(tensor: Any) -> Any:
 
 
 def masked_scatter(tensor: Any, mask: Any, source: Any) -> Any:
-    """`Tensor.masked_scatter`, where NPUs have no tensors whose sizes depend on values."""
+    """`Tensor.masked_scatter` without tensors whose sizes depend on values, for NPUs."""
     whole = tensor.dim() == 3 and source.shape[-1] == tensor.shape[-1]
     taken = mask.expand_as(tensor)[..., 0] if whole else mask.expand_as(tensor)
     place = (taken.to(torch.int64).flatten().cumsum(0) - 1).clamp(min=0)
@@ -49,7 +49,7 @@ def interpolate(tensor: Any, *arguments: Any, antialias: bool = False, **more: A
 
 
 def multinomial(weights: Any, count: Any, **_more: Any) -> Any:
-    """`torch.multinomial` of equal weights: the first ones, where a model takes any."""
+    """`torch.multinomial` of equal weights: the first ones, for models that accept any."""
     return torch.arange(int(count)) % max(int(weights.shape[0]), 1)
 
 

@@ -45,7 +45,7 @@ class Row:
 
 @cache
 def rows() -> Mapping[str, Row]:
-    """All rows by architecture. What another package says replaces what we say."""
+    """All rows by architecture. Rows of other packages replace ours."""
     ours = tomllib.loads((Path(__file__).parent / FILE).read_text(encoding="ascii"))
     found = {name: _row(name, row, __package__) for name, row in ours.items()}
     for extension in extensions():
@@ -60,7 +60,7 @@ def exporter(architecture: str) -> str:
 
 
 def versions(architecture: str) -> list[str]:
-    """The distributions that may take part in an export: all where no architecture is known."""
+    """The distributions that may take part in an export: all if the architecture is unknown."""
     return [one.version for one in extensions() if _concerns(one, architecture)]
 
 
@@ -78,7 +78,7 @@ def _row(name: str, row: Mapping[str, Any], package: str) -> Row:
     found = Row(package, **row)
     if found.exporter not in {TORCHSCRIPT, DYNAMO}:
         raise StageError(
-            f"[{name}] in the {FILE} of {package} names no exporter: '{found.exporter}'",
+            f"[{name}] in the {FILE} of {package} names an unknown exporter: '{found.exporter}'",
             f"{TORCHSCRIPT} or {DYNAMO}",
         )
     return found

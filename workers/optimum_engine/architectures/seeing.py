@@ -1,4 +1,4 @@
-"""What vision-language models want besides pixels and text: shapes, grids, places of the image."""
+"""Inputs of vision-language models besides pixels and text: shapes, grids, image positions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OF_SEVERAL = ("idefics2", "idefics3", "smolvlm")
 _TILED = ("llava_next", "llava_onevision")
 """An image is seen whole and in tiles; here of one size, so in one tile."""
 _SIZED = ("mistral3",)
-"""They are told the size of the image besides."""
+"""These models also take the size of the image."""
 _MARKED = ("gemma3",)
 """They take the kind of each token: those of an image see each other."""
 _GRID = 4

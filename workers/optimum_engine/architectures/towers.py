@@ -1,4 +1,4 @@
-"""CLIP-like models: a component for texts and one for images, joined to logits.
+"""CLIP-like models: a component for texts and one for images, whose outputs are joined to logits.
 
 Optimum exports most of them as one graph, so a consumer cannot embed one side without the other,
 and the text side keeps the image side from running on an NPU.

@@ -1,12 +1,12 @@
-"""Language models that see: a component for the image, one for the text with its features.
+"""Vision-language models: a component for the image, and one for the text with image features.
 
     vision     pixel_values -> image_features
     language   input_ids, attention_mask, image_features -> logits
 
-The second is the model's own `forward` with the features put in place of what it would compute of
-the pixels, so whatever it does with them (masks, positions, scaling) is in the graph. Both hold for
-one image of the model's own size; texts have any length. The features go where a text has the
-model's image token.
+The second is the model's own `forward`, with the features in place of those that it would compute
+from the pixels, so everything that it does with them (masks, positions, scaling) is in the graph.
+Both graphs take one image of the model's own size; texts have any length. The features replace the
+model's image token in the text.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _METHOD = "get_image_features"
 
 
 class _Seen(Exception):
-    """What a model asked of its image side, and what that answered."""
+    """A model's call of its image side, with arguments and result."""
 
     def __init__(self, arguments: Any, keywords: Any, answer: Any) -> None:
         super().__init__()
@@ -132,7 +132,7 @@ class LanguageConfig(SideConfig):
 
     side: Language
     features: tuple[int, int] | None = None
-    """The shape of an image's features, where a graph tells it."""
+    """The shape of an image's features, if a graph declares it."""
 
     @property
     def inputs(self) -> dict[str, dict[int, str]]:
@@ -168,7 +168,7 @@ class LanguageConfig(SideConfig):
 
 
 def register() -> None:
-    """The tasks, for Optimum's table; `parts` is what lays out the model."""
+    """The tasks, for Optimum's table; `parts` defines the graphs of the model."""
     from optimum.exporters.tasks import TasksManager
 
     known = TasksManager.create_register("onnx", overwrite_existing=True)

@@ -27,7 +27,7 @@ class Claim:
     blocked_passes: tuple[str, ...] = ()
     rules: Rules = field(default_factory=Rules)
     profile: Profile | None = None
-    """What a compiled cell was made for."""
+    """What a compiled cell was compiled for."""
 
     @classmethod
     def of(cls, cell: Cell) -> Claim:

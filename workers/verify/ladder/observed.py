@@ -100,7 +100,7 @@ class Observed:
     missing: list[Missing] = field(default_factory=list)
     """Why the target's own provider could not be used."""
     opening: Json = field(default_factory=dict)
-    """Model file -> what it takes to open the portable and the compiled model."""
+    """Model file -> time and memory for opening the portable and the compiled model."""
 
     def judged(
         self, problems: list[str], evidence: dict[str, Any], unseen: Sequence[str] = ()

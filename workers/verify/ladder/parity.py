@@ -111,7 +111,7 @@ def _vectors(rows: Json) -> list[Json]:
 
 
 def _elsewhere(claim: Claim, observed: Observed) -> Iterator[str]:
-    """The waiver `ep` belongs to no rung: it appears where a run on that provider would."""
+    """The waiver `ep` belongs to no rung: it appears in place of a run on that provider."""
     reason = claim.rules.waive.get(EP)
     if reason and observed.missing:
         one = observed.missing[0]

@@ -54,7 +54,7 @@ def judge(claim: Claim, observed: Observed) -> Judgement:
 
 
 def _compiled(claim: Claim, observed: Observed) -> Judgement:
-    """A compiled model holds contexts; what they hold was judged in the portable package."""
+    """A compiled model holds contexts; their content was judged in the portable package."""
     label = claim.profile.label if claim.profile else ""
     contexts = {model: found.get("contexts", []) for model, found in observed.models.items()}
     problems = [

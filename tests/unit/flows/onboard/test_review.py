@@ -104,7 +104,7 @@ def _escape(folder: Path) -> None:
         (_remove, Answer.REQUEST_CHANGES, f"{EVIDENCE} is missing"),
         (_add, Answer.REJECT, "extra.py does not belong to the record"),
         (_entry, Answer.REJECT, f"{files.CATALOG} was changed"),
-        (_report, Answer.REJECT, "tells something else"),
+        (_report, Answer.REJECT, "does not match"),
         (_escape, Answer.REJECT, "../../secret leads out of the folder"),
     ],
 )

@@ -202,7 +202,7 @@ def test_a_machine_that_takes_over_measures_all_of_it_anew_and_says_so(
     assert before.tuning.machine is not None
     began = f"it began on {before.tuning.machine.name} with"
     (note,) = [text for text in after.tuning.notes if began in text]
-    assert note.startswith("measured anew: ")
+    assert note.startswith("measured again: ")
     assert note.endswith(f"({len(old)} sessions dropped)")
     assert one.offered == [True, True], "others can build ahead as soon as they can read the plan"
     assert one.planned == 2, "what another machine's graph and session told may not hold here"

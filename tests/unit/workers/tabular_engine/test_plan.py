@@ -70,9 +70,9 @@ def test_pickles_are_refused_named_or_found(tmp_path: Path, name: str) -> None:
     ("changes", "says"),
     [
         ({"target": {**CPU, "label": "qnn_npu", "provider": "QNNExecutionProvider"}},
-         "qnn_npu runs no tabular models: trees"),
-        ({"precision": "w8a16"}, "builds fp32 alone, not w8a16"),
-        ({"precision": "fp16"}, "builds fp32 alone, not fp16"),
+         "qnn_npu cannot run tabular models: trees"),
+        ({"precision": "w8a16"}, "builds only fp32, not w8a16"),
+        ({"precision": "fp16"}, "builds only fp32, not fp16"),
         ({"shapes": {"width": 4}}, "unknown shape 'width'"),
     ],
 )  # fmt: skip
