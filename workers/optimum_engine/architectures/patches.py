@@ -74,13 +74,47 @@ def scatter_reduce(
     return torch.where(count > 0, found, tensor)
 
 
+_full = torch.full
+
+
+def full(size: Any, fill_value: Any, **more: Any) -> Any:
+    """`torch.full` with the type of its value, which TorchScript's exporter takes for a float."""
+    if more.get("dtype") is None and type(fill_value) is int:
+        more["dtype"] = torch.int64
+    return _full(size, fill_value, **more)
+
+
+_permute = torch.Tensor.permute
+
+
+def permute(tensor: Any, *dims: Any) -> Any:
+    """`Tensor.permute`, whose dimensions TorchScript's exporter does not count from the end."""
+    places = dims[0] if len(dims) == 1 and not isinstance(dims[0], int) else dims
+    return _permute(tensor, *(place % tensor.dim() for place in places))
+
+
+_fold = torch.nn.functional.fold
+
+
+def fold(tensor: Any, output_size: Any, kernel_size: Any, stride: Any = 1, **more: Any) -> Any:
+    """`fold` of patches that do not overlap, which older opsets have no operator for."""
+    if not isinstance(kernel_size, tuple) or kernel_size != stride or more:
+        return _fold(tensor, output_size, kernel_size, stride=stride, **more)
+    (height, width), (high, wide) = output_size, kernel_size
+    found = tensor.reshape(tensor.shape[0], -1, high, wide, height // high, width // wide)
+    return found.permute(0, 1, 4, 2, 5, 3).reshape(tensor.shape[0], -1, height, width)
+
+
 SPECS = (
     PatchingSpec(torch, "multinomial", multinomial),
     PatchingSpec(torch.nn.functional, "interpolate", interpolate),
+    PatchingSpec(torch.nn.functional, "fold", fold),
     PatchingSpec(torch.Tensor, "scatter_reduce", scatter_reduce),
     PatchingSpec(torch, "repeat_interleave", repeat_interleave),
+    PatchingSpec(torch, "full", full),
     PatchingSpec(torch, "expm1", expm1),
     PatchingSpec(torch.Tensor, "expm1", expm1),
     PatchingSpec(torch.Tensor, "masked_scatter", masked_scatter),
+    PatchingSpec(torch.Tensor, "permute", permute),
 )
 """For all rows with `inputs` or `like`, beside Optimum's own."""
