@@ -74,14 +74,39 @@ def scatter_reduce(
     return torch.where(count > 0, found, tensor)
 
 
+_pool = torch.nn.functional.adaptive_avg_pool2d
+
+
+def adaptive_avg_pool2d(tensor: Any, output_size: Any) -> Any:
+    """`adaptive_avg_pool2d` to sizes that divide no image evenly, as products with averages."""
+    wanted = (output_size, output_size) if isinstance(output_size, int) else tuple(output_size)
+    if None in wanted or set(wanted) == {1}:
+        return _pool(tensor, output_size)
+    rows, columns = (
+        _averages(int(size), count) for size, count in zip(tensor.shape[-2:], wanted, strict=True)
+    )
+    return rows @ tensor @ columns.transpose(0, 1)
+
+
+def _averages(size: int, count: int) -> Any:
+    found = torch.zeros(count, size)
+    for place in range(count):
+        begin, end = place * size // count, -(-(place + 1) * size // count)
+        found[place, begin:end] = 1 / (end - begin)
+    return found
+
+
 _full = torch.full
 
 
 def full(size: Any, fill_value: Any, **more: Any) -> Any:
-    """`torch.full` with the type of its value, which TorchScript's exporter takes for a float."""
-    if more.get("dtype") is None and type(fill_value) is int:
+    """`torch.full` with the type of its value; TorchScript knows it for numbers with a point."""
+    if type(fill_value) is int and more.get("dtype") is None:
         more["dtype"] = torch.int64
-    return _full(size, fill_value, **more)
+    if not isinstance(fill_value, bool):
+        return _full(size, fill_value, **more)
+    more["dtype"] = more.get("dtype") or torch.bool
+    return (torch.ones if fill_value else torch.zeros)(size, **more)
 
 
 _permute = torch.Tensor.permute
@@ -108,6 +133,7 @@ def fold(tensor: Any, output_size: Any, kernel_size: Any, stride: Any = 1, **mor
 SPECS = (
     PatchingSpec(torch, "multinomial", multinomial),
     PatchingSpec(torch.nn.functional, "interpolate", interpolate),
+    PatchingSpec(torch.nn.functional, "adaptive_avg_pool2d", adaptive_avg_pool2d),
     PatchingSpec(torch.nn.functional, "fold", fold),
     PatchingSpec(torch.Tensor, "scatter_reduce", scatter_reduce),
     PatchingSpec(torch, "repeat_interleave", repeat_interleave),
