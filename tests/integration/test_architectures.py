@@ -30,6 +30,7 @@ SAMPLE = (
     ("mixtral", "text-generation"),  # experts
     ("videomae", "video-classification"),  # a row
     ("llava", "image-text-to-text"),  # components
+    ("ctrl", "text-generation"),  # no cache
 )
 RING = """
 [[model]]
@@ -96,6 +97,40 @@ def test_what_an_image_gives_feeds_the_language_model(tmp_path: Path) -> None:
     assert (link.output, link.input) == ("vision/image_features", "language/image_features")
     facts = json.loads((tmp_path / "export" / "composition.json").read_text("utf-8"))
     assert facts["joins"] == []
+
+
+def test_operators_said_with_others_compute_the_same() -> None:
+    import torch
+
+    from workers.optimum_engine.architectures import damped, patches
+
+    torch.manual_seed(0)
+    parts = torch.randn(2, 12, 6)
+    sizes = {"output_size": (4, 6), "kernel_size": (2, 2), "stride": (2, 2)}
+    assert torch.equal(patches.fold(parts, **sizes), torch.nn.functional.fold(parts, **sizes))
+    image = torch.randn(2, 3, 7, 8)
+    pooled = torch.nn.functional.adaptive_avg_pool2d(image, 3)
+    assert torch.allclose(patches.adaptive_avg_pool2d(image, 3), pooled, atol=1e-6)
+    cube = torch.randn(2, 3, 4)
+    assert torch.equal(patches.permute(cube, 0, -1, 1), cube.transpose(1, 2))
+    assert torch.equal(patches.permute(cube, (-1, 0, 1)), cube.permute(2, 0, 1))
+    assert patches.full((2,), 0).dtype is torch.int64
+    assert patches.full((2,), fill_value=True).all()
+    assert patches.full((2,), 0.5).dtype is torch.float32
+    signal, kernel = torch.randn(2, 3, 8), torch.randn(3, 8)
+    spectra = torch.fft.rfft(signal, n=16) * torch.fft.rfft(kernel, n=16)
+    wanted = torch.fft.irfft(spectra, n=16)[..., :8]
+    assert torch.allclose(damped.convolve(signal, kernel, 8), wanted, atol=1e-5)
+
+
+def test_the_name_of_a_backbone_gives_way_to_its_configuration() -> None:
+    from workers.sources.load import random_config
+
+    backbone = {"model_type": "resnet", "depths": [1, 1, 1, 1]}
+    config = {"use_timm_backbone": False, "backbone_config": backbone}
+    found = random_config({"ref": "conditional_detr", "config": config})
+    assert found.backbone is None
+    assert found.backbone_config.depths == [1, 1, 1, 1]
 
 
 @pytest.mark.parametrize("exporter", ["torchscript", "dynamo"])

@@ -66,7 +66,7 @@ def _of_optimum(model: Any, task: str, side_files: Path | None) -> Parts:
         _, found = _get_submodels_and_onnx_configs(
             model=model,
             task=task,
-            monolith=False,
+            monolith=families.is_one_graph(model.config.model_type, task),
             custom_onnx_configs={},
             custom_architecture=False,
             _variant="default",

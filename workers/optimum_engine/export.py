@@ -43,6 +43,8 @@ def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
         export_graph(module, config, raw / model_file.MODEL, min(opset, opsets.EXPORTER), exporter)
         graph = model_file.load_graph(raw)
         transposed.fold(graph, raw)
+        if hasattr(config, "open_outputs"):
+            config.open_outputs(graph)
         opsets.declare(graph, opset)
         facts[name or "."] = onnx_graph.facts(graph)
         ports[name] = onnx_graph.ports(graph)

@@ -21,9 +21,12 @@ def random_config(source: Mapping[str, Any]) -> Any:
     """The configuration of a seeded random model."""
     from transformers import AutoConfig
 
+    # A copy: Transformers takes nested configurations apart.
+    config = copy.deepcopy(source.get("config") or {})
+    if "backbone_config" in config:
+        config.setdefault("backbone", None)  # many name one by default, and TOML has no null
     try:
-        # A copy: Transformers takes nested configurations apart.
-        return AutoConfig.for_model(source["ref"], **copy.deepcopy(source.get("config") or {}))
+        return AutoConfig.for_model(source["ref"], **config)
     except (ValueError, TypeError, KeyError) as error:
         raise export_error(
             f"'{source['ref']}' with this config is not a Transformers architecture: "
@@ -69,7 +72,7 @@ def read_config(folder: Path, *, remote_code: bool = False) -> Any:
 def _random(source: Mapping[str, Any], task: str) -> Any:
     import torch
 
-    config = random_config(source)
+    config = _without_kernels(random_config(source))
     check_supported(config.model_type, task)
     seed_everything(int(source.get("seed") or 0))
     threads = torch.get_num_threads()
@@ -84,7 +87,7 @@ def _pretrained(folder: Path, request: Request, task: str) -> Any:
     import torch
 
     allow = allowed(request)
-    config = read_config(folder, remote_code=allow["remote_code"])
+    config = _without_kernels(read_config(folder, remote_code=allow["remote_code"]))
     check_supported(config.model_type, task)
     model_class = _model_class(config, task)
     seed_everything(0)  # a head that the checkpoint lacks gets random weights
@@ -124,6 +127,16 @@ def _named_class(config: Any, task: str) -> str | None:
         names = getattr(config, "architectures", None) or []
         return str(names[0]) if names else None
     return None
+
+
+_KERNELS = "use_mamba_kernels"
+"""What some configurations ask for, and raise for where there is no GPU."""
+
+
+def _without_kernels(config: Any) -> Any:
+    if hasattr(config, _KERNELS):
+        setattr(config, _KERNELS, False)
+    return config
 
 
 def _from_config(config: Any, task: str) -> Any:

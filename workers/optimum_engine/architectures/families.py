@@ -52,6 +52,14 @@ def hook(architecture: str, task: str, name: str) -> Any:
     return getattr(_module(row), name, None)
 
 
+def is_one_graph(architecture: str, task: str) -> bool:
+    """Whether a row alone exports an architecture for a task: as one call, without a cache."""
+    row = rows().get(architecture)
+    return (
+        row is not None and not row.like and task in row.tasks and bool(row.names("inputs", task))
+    )
+
+
 def _named(row: Row) -> str:
     return f"{row.package}.{row.module}"
 

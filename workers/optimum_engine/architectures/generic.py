@@ -38,6 +38,24 @@ class GenericConfig(OnnxConfig):  # type: ignore[misc]  # Optimum has no types
             names = ["logits"] if self.task in _LOGITS else list(super().outputs)
         return {name: {} if self._fixed else {0: "batch_size"} for name in names}
 
+    def open_outputs(self, graph: Any) -> None:
+        """Open the dimensions of outputs that may follow open ones of inputs.
+
+        A trace knows them only by the sizes of its sample.
+        """
+        if self._fixed:
+            return
+        samples = self.generate_dummy_inputs(framework="np")
+        sizes = {
+            samples[name].shape[place]: axis
+            for name, axes in self.inputs.items()
+            for place, axis in axes.items()
+        }
+        for output in graph.graph.output:
+            for dim in output.type.tensor_type.shape.dim:
+                if dim.dim_value in sizes:
+                    dim.dim_param = sizes[dim.dim_value]
+
     def generate_dummy_inputs(self, framework: str = "pt", **asked: int) -> Mapping[str, Any]:
         """A sample: with the sizes of the export if the trace holds for no others."""
         found = {}

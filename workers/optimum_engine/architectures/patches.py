@@ -74,13 +74,73 @@ def scatter_reduce(
     return torch.where(count > 0, found, tensor)
 
 
+_pool = torch.nn.functional.adaptive_avg_pool2d
+
+
+def adaptive_avg_pool2d(tensor: Any, output_size: Any) -> Any:
+    """`adaptive_avg_pool2d` to sizes that divide no image evenly, as products with averages."""
+    wanted = (output_size, output_size) if isinstance(output_size, int) else tuple(output_size)
+    if None in wanted or set(wanted) == {1}:
+        return _pool(tensor, output_size)
+    rows, columns = (
+        _averages(int(size), count) for size, count in zip(tensor.shape[-2:], wanted, strict=True)
+    )
+    return rows @ tensor @ columns.transpose(0, 1)
+
+
+def _averages(size: int, count: int) -> Any:
+    found = torch.zeros(count, size)
+    for place in range(count):
+        begin, end = place * size // count, -(-(place + 1) * size // count)
+        found[place, begin:end] = 1 / (end - begin)
+    return found
+
+
+_full = torch.full
+
+
+def full(size: Any, fill_value: Any, **more: Any) -> Any:
+    """`torch.full` with the type of its value; TorchScript knows it for numbers with a point."""
+    if type(fill_value) is int and more.get("dtype") is None:
+        more["dtype"] = torch.int64
+    if not isinstance(fill_value, bool):
+        return _full(size, fill_value, **more)
+    more["dtype"] = more.get("dtype") or torch.bool
+    return (torch.ones if fill_value else torch.zeros)(size, **more)
+
+
+_permute = torch.Tensor.permute
+
+
+def permute(tensor: Any, *dims: Any) -> Any:
+    """`Tensor.permute`, whose dimensions TorchScript's exporter does not count from the end."""
+    places = dims[0] if len(dims) == 1 and not isinstance(dims[0], int) else dims
+    return _permute(tensor, *(place % tensor.dim() for place in places))
+
+
+_fold = torch.nn.functional.fold
+
+
+def fold(tensor: Any, output_size: Any, kernel_size: Any, stride: Any = 1, **more: Any) -> Any:
+    """`fold` of patches that do not overlap, which older opsets have no operator for."""
+    if not isinstance(kernel_size, tuple) or kernel_size != stride or more:
+        return _fold(tensor, output_size, kernel_size, stride=stride, **more)
+    (height, width), (high, wide) = output_size, kernel_size
+    found = tensor.reshape(tensor.shape[0], -1, high, wide, height // high, width // wide)
+    return found.permute(0, 1, 4, 2, 5, 3).reshape(tensor.shape[0], -1, height, width)
+
+
 SPECS = (
     PatchingSpec(torch, "multinomial", multinomial),
     PatchingSpec(torch.nn.functional, "interpolate", interpolate),
+    PatchingSpec(torch.nn.functional, "adaptive_avg_pool2d", adaptive_avg_pool2d),
+    PatchingSpec(torch.nn.functional, "fold", fold),
     PatchingSpec(torch.Tensor, "scatter_reduce", scatter_reduce),
     PatchingSpec(torch, "repeat_interleave", repeat_interleave),
+    PatchingSpec(torch, "full", full),
     PatchingSpec(torch, "expm1", expm1),
     PatchingSpec(torch.Tensor, "expm1", expm1),
     PatchingSpec(torch.Tensor, "masked_scatter", masked_scatter),
+    PatchingSpec(torch.Tensor, "permute", permute),
 )
 """For all rows with `inputs` or `like`, beside Optimum's own."""

@@ -14,11 +14,11 @@ _OF_PATCHES = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "glm4v", "g
 """Their pixels are a list of patches, and a grid says how they lie."""
 _OF_SEVERAL = ("idefics2", "idefics3", "smolvlm")
 """They take several images with each text; here one."""
-_TILED = ("llava_next", "llava_onevision")
+_TILED = ("llava_next", "llava_next_video", "llava_onevision")
 """An image is seen whole and in tiles; here of one size, so in one tile."""
 _SIZED = ("mistral3",)
 """These models also take the size of the image."""
-_MARKED = ("gemma3",)
+_MARKED = ("gemma3", "shieldgemma2")
 """They take the kind of each token: those of an image see each other."""
 _GRID = 4
 

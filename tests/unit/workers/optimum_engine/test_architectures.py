@@ -11,7 +11,7 @@ from matrix.coverage import heads
 from tests.engines.sources import make_request
 from workers.engine import Request, StageError
 from workers.optimum_engine import OptimumEngine
-from workers.optimum_engine.architectures import inputs, rows
+from workers.optimum_engine.architectures import families, inputs, rows
 
 
 @pytest.mark.parametrize("architecture", sorted(rows.rows()))
@@ -26,6 +26,20 @@ def test_what_a_row_names_exists(architecture: str) -> None:
     for task in row.tasks:
         for name in row.names("inputs", task):
             assert inputs.axes(row, name, task)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "task", "one"),
+    [
+        ("ctrl", "text-generation", True),
+        ("apertus", "text-generation", False),  # like one of Optimum's, which has a cache
+        ("t5", "question-answering", True),
+        ("t5", "text2text-generation", False),
+        ("gpt2", "text-generation", False),
+    ],
+)
+def test_what_a_row_alone_exports_is_one_graph(architecture: str, task: str, one: bool) -> None:
+    assert families.is_one_graph(architecture, task) is one
 
 
 def test_several_choices_are_an_axis() -> None:
