@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from optimum.exporters.onnx.model_patcher import ModelPatcher
+from optimum.exporters.onnx.model_patcher import ModelPatcher, PatchingSpec
+
+_all = torch.Tensor.all
 
 
 def convolve(inputs: Any, kernel: Any, length: int) -> Any:
@@ -18,6 +20,11 @@ def convolve(inputs: Any, kernel: Any, length: int) -> Any:
     reached = (shift >= 0) & (shift < kernel.shape[-1])
     products = torch.where(reached, taps, torch.zeros_like(taps))
     return (inputs[..., None, :] @ products[None])[..., 0, :]
+
+
+def whole(tensor: Any, *arguments: Any, **more: Any) -> Any:
+    """`Tensor.all` of a mask that is numbers, which exporters take for truth values."""
+    return _all(tensor.to(torch.bool), *arguments, **more)
 
 
 class Patcher(ModelPatcher):  # type: ignore[misc]  # Optimum has no types
@@ -38,4 +45,7 @@ class Patcher(ModelPatcher):  # type: ignore[misc]  # Optimum has no types
         return (module for module in found if hasattr(module, "fft_convolution"))
 
 
-PATCHES = {"_MODEL_PATCHER": Patcher}
+PATCHES = {
+    "_MODEL_PATCHER": Patcher,
+    "PATCHING_SPECS": [PatchingSpec(torch.Tensor, "all", whole)],
+}
