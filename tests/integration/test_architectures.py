@@ -102,7 +102,7 @@ def test_what_an_image_gives_feeds_the_language_model(tmp_path: Path) -> None:
 def test_operators_said_with_others_compute_the_same() -> None:
     import torch
 
-    from workers.optimum_engine.architectures import damped, patches
+    from workers.optimum_engine.architectures import patches
 
     torch.manual_seed(0)
     parts = torch.randn(2, 12, 6)
@@ -117,10 +117,6 @@ def test_operators_said_with_others_compute_the_same() -> None:
     assert patches.full((2,), 0).dtype is torch.int64
     assert patches.full((2,), fill_value=True).all()
     assert patches.full((2,), 0.5).dtype is torch.float32
-    signal, kernel = torch.randn(2, 3, 8), torch.randn(3, 8)
-    spectra = torch.fft.rfft(signal, n=16) * torch.fft.rfft(kernel, n=16)
-    wanted = torch.fft.irfft(spectra, n=16)[..., :8]
-    assert torch.allclose(damped.convolve(signal, kernel, 8), wanted, atol=1e-5)
 
 
 def test_the_name_of_a_backbone_gives_way_to_its_configuration() -> None:
