@@ -6,8 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from optimum.exporters.onnx.model_patcher import PatchingSpec
 
 from workers.optimum_engine.architectures import inputs
+from workers.optimum_engine.architectures.rows import rows
 
 _TOKENS = ("image_token_id", "image_token_index")
 _OF_PATCHES = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "glm4v", "glm4v_moe")
@@ -20,6 +22,8 @@ _SIZED = ("mistral3",)
 """They are told the size of the image besides."""
 _MARKED = ("gemma3",)
 """They take the kind of each token: those of an image see each other."""
+_BESIDES = ("blip-2",)
+"""Their image side tells how it came to the features besides, which the text does not use."""
 _GRID = 4
 
 
@@ -29,9 +33,10 @@ def shape(config: Any) -> tuple[int, ...]:
         vision = config.vision_config
         channels = inputs.told(config, "num_channels") or 3
         return _GRID * _GRID, channels * vision.temporal_patch_size * vision.patch_size**2
+    row = rows().get(config.model_type)
+    sizes = {**inputs.SIZES, **(row.sizes if row else {})}
     image = tuple(
-        inputs.told(config, axis) or inputs.SIZES[axis]
-        for axis in ("num_channels", "height", "width")
+        inputs.told(config, axis) or sizes[axis] for axis in ("num_channels", "height", "width")
     )
     if config.model_type in _OF_SEVERAL:
         return 1, 1, *image
@@ -53,6 +58,16 @@ def arguments(config: Any, text: Any = None) -> dict[str, Any]:
     if config.model_type in _MARKED:
         found["token_type_ids"] = (text == image_token(config)).to(torch.int64)
     return found
+
+
+def used(config: Any) -> int | None:
+    """How many tensors of the image side's answer the text uses; None: all."""
+    return 1 if config.model_type in _BESIDES else None
+
+
+def writes_apart(config: Any) -> bool:
+    """Whether an encoder reads image and text, and a decoder writes."""
+    return bool(getattr(config.get_text_config(), "is_encoder_decoder", False))
 
 
 def positions(config: Any) -> int:
@@ -88,3 +103,20 @@ def replacer(pixels: tuple[int, ...], by: Any) -> Callable[[Any], Any]:
         return by if is_pixels and value.is_floating_point() else value
 
     return pick
+
+
+def specs(model: Any) -> list[PatchingSpec]:
+    """What has to be said otherwise of a model, beside the operators that all need."""
+    return [
+        PatchingSpec(module, _DEEPSTACK, _add_where)
+        for module in model.modules()
+        if hasattr(module, _DEEPSTACK)
+    ]
+
+
+_DEEPSTACK = "_deepstack_process"
+
+
+def _add_where(hidden: Any, mask: Any, features: Any) -> Any:
+    """Features of an image added to the places of the image, without indices from values."""
+    return hidden + torch.zeros_like(hidden).masked_scatter(mask[..., None], features)
