@@ -105,16 +105,63 @@ def replacer(pixels: tuple[int, ...], by: Any) -> Callable[[Any], Any]:
     return pick
 
 
+def method(owner: Any) -> Callable[..., Any] | None:
+    """The image side of a model that picks the images which are not empty: here the one is."""
+    if owner.config.model_type not in _OF_SEVERAL:
+        return None
+    grid = owner.vision_model.embeddings.num_patches_per_side
+    mask = torch.ones((1, grid, grid), dtype=torch.bool)
+
+    def look(pixel_values: Any, *_mask: Any, **_more: Any) -> Any:
+        pixels = pixel_values.flatten(0, 1)
+        found = owner.vision_model(pixel_values=pixels, patch_attention_mask=mask)
+        return owner.connector(found.last_hidden_state)
+
+    return look
+
+
 def specs(model: Any) -> list[PatchingSpec]:
     """What has to be said otherwise of a model, beside the operators that all need."""
-    return [
-        PatchingSpec(module, _DEEPSTACK, _add_where)
-        for module in model.modules()
-        if hasattr(module, _DEEPSTACK)
-    ]
+    found = []
+    for module in model.modules():
+        if hasattr(module, _DEEPSTACK):
+            found.append(PatchingSpec(module, _DEEPSTACK, _add_where))
+        if hasattr(module, _MERGER):
+            found.append(PatchingSpec(module, _MERGER, _merger(model.config)))
+        if type(module).__name__ in _ANY_SIZE:
+            found.append(PatchingSpec(module, "forward", _of_own_size(module)))
+    return found
 
 
 _DEEPSTACK = "_deepstack_process"
+_MERGER = "inputs_merger"
+_ANY_SIZE = ("Idefics3VisionEmbeddings", "SmolVLMVisionEmbeddings")
+
+
+def _merger(config: Any) -> Callable[..., Any]:
+    """Puts features in the places of the image, without indices from values."""
+
+    def merge(input_ids: Any, inputs_embeds: Any, image_hidden_states: Any) -> Any:
+        mask = (input_ids == image_token(config))[..., None]
+        return inputs_embeds.masked_scatter(mask, image_hidden_states)
+
+    return merge
+
+
+def _of_own_size(embeddings: Any) -> Callable[..., Any]:
+    """Patches of an image of the model's own size: where they lie is known before."""
+    side = embeddings.num_patches_per_side
+
+    def forward(pixel_values: Any, patch_attention_mask: Any) -> Any:
+        del patch_attention_mask  # it hides nothing
+        patches = embeddings.patch_embedding(pixel_values).flatten(2).transpose(1, 2)
+        return patches + embeddings.position_embedding(places)
+
+    # As the model counts: just below a boundary is still the patch before it.
+    fractions = torch.arange(side, dtype=torch.float32) / side * (1 - 1e-6)
+    lines = torch.bucketize(fractions, torch.arange(1 / side, 1.0, 1 / side), right=True)
+    places = (lines[:, None] * side + lines).flatten()
+    return forward
 
 
 def _add_where(hidden: Any, mask: Any, features: Any) -> Any:

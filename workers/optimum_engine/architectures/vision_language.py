@@ -84,7 +84,8 @@ class Vision(_Side):
         """The features of an image."""
         seen = self.seen()
         pick = seeing.replacer(seeing.shape(self.config), pixel_values)
-        answer = getattr(self._owner, _METHOD)(
+        look = seeing.method(self._owner) or getattr(self._owner, _METHOD)
+        answer = look(
             *map(pick, seen.arguments),
             **{name: pick(value) for name, value in seen.keywords.items()},
         )
@@ -153,6 +154,12 @@ class LanguageConfig(SideConfig):
         if seeing.writes_apart(self._config):
             found[_WRITTEN] = {1: f"decoder_{axis}"}
         return found
+
+    @property
+    def outputs(self) -> dict[str, dict[int, str]]:
+        """As long as the text: without its axis the graph would tell the length of the trace."""
+        written = "decoder_" if seeing.writes_apart(self._config) else ""
+        return {name: {1: f"{written}sequence_length"} for name in super().outputs}
 
     def settle(self, wanted: Mapping[str, Any]) -> None:
         """Take the shape of the features from the graph."""
