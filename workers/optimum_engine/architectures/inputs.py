@@ -37,6 +37,10 @@ AXES: Mapping[str, tuple[str, ...]] = {
     "future_values": ("batch_size", "prediction_length"),
     "future_time_features": ("batch_size", "prediction_length", "num_time_features"),
     "noise": ("batch_size", "patches"),
+    "states": ("batch_size", "steps", "state_dim"),
+    "actions": ("batch_size", "steps", "act_dim"),
+    "returns_to_go": ("batch_size", "steps", "1"),
+    "timesteps": ("batch_size", "steps"),
 }
 """`4` is the size itself."""
 
@@ -46,7 +50,7 @@ SIZES: Mapping[str, int] = {
     "nb_max_frames": 128, "feature_size": 80, "task_length": 16, "context_length": 32,
     "num_input_channels": 1, "point_batch_size": 1, "nb_points_per_image": 2,
     "visual_seq_length": 8, "visual_feat_dim": 2048, "patches": 64, "patch_values": 770,
-    "noise_channels": 64,
+    "noise_channels": 64, "steps": 20,
 }  # fmt: skip
 """Default sizes, if neither the request nor a configuration gives one."""
 
@@ -65,6 +69,8 @@ _TOLD = {
     "prediction_length": ("prediction_length",),
     "visual_feat_dim": ("visual_feat_dim",),
     "noise_channels": ("model_in_channels",),
+    "state_dim": ("state_dim",),
+    "act_dim": ("act_dim",),
 }  # fmt: skip
 _WITHIN = (
     "vision_config", "backbone_config", "encoder_config", "encoder", "audio_config",
@@ -115,7 +121,7 @@ def value(name: str, shape: tuple[int, ...], config: Any) -> Any:
         return torch.ones(shape, dtype=torch.int64)
     if name in {"token_type_ids", "langs"}:
         return torch.zeros(shape, dtype=torch.int64)
-    if name.endswith("position_ids"):
+    if name.endswith("position_ids") or name == "timesteps":
         return torch.arange(shape[-1]).expand(shape).clone()
     if name == "bbox":
         corners = torch.randint(0, 500, (*shape[:-1], 2))

@@ -6,7 +6,8 @@
 The second is the model's own `forward`, with the features in place of those that it would compute
 from the pixels, so everything that it does with them (masks, positions, scaling) is in the graph.
 Both graphs take one image of the model's own size; texts have any length. The features replace the
-model's image token in the text.
+model's image token in the text. Where an encoder reads the text, `decoder_input_ids` is what is
+written so far.
 """
 
 from __future__ import annotations
@@ -25,16 +26,19 @@ from workers.optimum_engine.architectures.rows import Row, rows
 
 FEATURES = "image_features"
 _METHOD = "get_image_features"
+_WRITTEN = "decoder_input_ids"
 
 
 class _Seen(Exception):
     """A model's call of its image side, with arguments and result."""
 
-    def __init__(self, arguments: Any, keywords: Any, answer: Any) -> None:
+    def __init__(self, arguments: Any, keywords: Any, answer: Any, used: int | None) -> None:
         super().__init__()
         self.arguments = arguments
         self.keywords = keywords
-        self.leaves, self.tree = pytree.tree_flatten(answer)
+        leaves, self.tree = pytree.tree_flatten(answer)
+        used = len(leaves) if used is None else used
+        self.leaves, self.unused = leaves[:used], leaves[used:]
 
 
 class _Side(torch.nn.Module):  # type: ignore[misc]  # without torch's types it is Any
@@ -61,7 +65,8 @@ class _Side(torch.nn.Module):  # type: ignore[misc]  # without torch's types it 
         return self._found
 
     def _record(self, *arguments: Any, **keywords: Any) -> Any:
-        raise _Seen(arguments, keywords, self._original(*arguments, **keywords))
+        answer = self._original(*arguments, **keywords)
+        raise _Seen(arguments, keywords, answer, seeing.used(self.config))
 
     @contextmanager
     def _instead(self, method: Any) -> Iterator[None]:
@@ -80,11 +85,12 @@ class Vision(_Side):
         """The features of an image."""
         seen = self.seen()
         pick = seeing.replacer(seeing.shape(self.config), pixel_values)
-        answer = getattr(self._owner, _METHOD)(
+        look = seeing.method(self._owner) or getattr(self._owner, _METHOD)
+        answer = look(
             *map(pick, seen.arguments),
             **{name: pick(value) for name, value in seen.keywords.items()},
         )
-        leaves = pytree.tree_leaves(answer)
+        leaves = pytree.tree_leaves(answer)[: len(seen.leaves)]
         width = seen.leaves[0].shape[-1]
         return {FEATURES: torch.cat([leaf.reshape(-1, width) for leaf in leaves])}
 
@@ -93,18 +99,25 @@ class Language(_Side):
     """The model with the features of an image in place of the image."""
 
     def forward(
-        self, input_ids: Any, attention_mask: Any, image_features: Any, position_ids: Any = None
+        self,
+        input_ids: Any,
+        attention_mask: Any,
+        image_features: Any,
+        position_ids: Any = None,
+        decoder_input_ids: Any = None,
     ) -> dict[str, Any]:
         """What the model says of a text with an image."""
         seen = self.seen()
         counts = [leaf.numel() // leaf.shape[-1] for leaf in seen.leaves]
         parts = image_features.split(counts)
         leaves = [part.reshape(leaf.shape) for part, leaf in zip(parts, seen.leaves, strict=True)]
-        answer = pytree.tree_unflatten(leaves, seen.tree)
+        answer = pytree.tree_unflatten([*leaves, *seen.unused], seen.tree)
         more = seeing.arguments(self.config, input_ids)
         more |= {"input_ids": input_ids, "attention_mask": attention_mask}
         if position_ids is not None:
             more["position_ids"] = position_ids
+        if decoder_input_ids is not None:
+            more["decoder_input_ids"] = decoder_input_ids
         pixels = torch.ones(seeing.shape(self.config))
         with self._instead(lambda *_args, **_keywords: answer):
             found = self.model(**more, pixel_values=pixels, use_cache=False, return_dict=True)
@@ -114,8 +127,6 @@ class Language(_Side):
 
 class SideConfig(GenericConfig):
     """What both components have in common."""
-
-    PATCHING_SPECS = list(SPECS)  # noqa: RUF012 - as Optimum has it
 
 
 class VisionConfig(SideConfig):
@@ -141,7 +152,15 @@ class LanguageConfig(SideConfig):
         found = {"input_ids": {1: axis}, "attention_mask": {1: axis}, FEATURES: {}}
         if seeing.positions(self._config):
             found["position_ids"] = {2: axis}
+        if seeing.writes_apart(self._config):
+            found[_WRITTEN] = {1: f"decoder_{axis}"}
         return found
+
+    @property
+    def outputs(self) -> dict[str, dict[int, str]]:
+        """As long as the text: without its axis the graph would tell the length of the trace."""
+        written = "decoder_" if seeing.writes_apart(self._config) else ""
+        return {name: {1: f"{written}sequence_length"} for name in super().outputs}
 
     def settle(self, wanted: Mapping[str, Any]) -> None:
         """Take the shape of the features from the graph."""
@@ -160,6 +179,9 @@ class LanguageConfig(SideConfig):
         }
         if count := seeing.positions(self._config):
             made["position_ids"] = torch.arange(text.shape[1]).expand(count, 1, -1).clone()
+        if seeing.writes_apart(self._config):
+            count = asked.get("decoder_sequence_length") or inputs.SIZES["decoder_sequence_length"]
+            made[_WRITTEN] = inputs.value(_WRITTEN, (1, count), self._config)
         return {name: one.numpy() if framework == "np" else one for name, one in made.items()}
 
     def _features(self) -> tuple[int, int]:
@@ -189,5 +211,7 @@ def parts(model: Any, task: str) -> Mapping[str, tuple[Any, Any]]:
 
 def _config(base: type[SideConfig], model: Any, task: str, output: str, **more: Any) -> SideConfig:
     row = Row(__package__, [task], inputs=["pixel_values"], outputs=[output], fixed=True)
-    made: SideConfig = type(base.__name__, (base,), {"ROW": row, **more})(model.config, task=task)
+    specs = [*SPECS, *seeing.specs(model)]
+    attributes = {"ROW": row, "PATCHING_SPECS": specs, **more}
+    made: SideConfig = type(base.__name__, (base,), attributes)(model.config, task=task)
     return made
