@@ -28,7 +28,7 @@ def model(architecture: str, task: str, **config: object) -> Model:
         ("bert", "text-ranking", Effort.ENTRY),
         ("distilbert", "fill-mask", Effort.FIRST_ENTRY),
         ("unknown", "fill-mask", Effort.FIRST_ENTRY),
-        ("sam_hq_vision_model", "feature-extraction", Effort.EXPORTER),
+        ("seamless_m4t_v2", "automatic-speech-recognition", Effort.EXPORTER),
         ("bert", "image-classification", Effort.MORE),
         ("no_such_net", "fill-mask", Effort.MORE),
     ],
