@@ -12,7 +12,6 @@ from typing import Any
 from workers.composition import Join
 from workers.optimum_engine import decoders, shapes
 from workers.optimum_engine.architectures import families
-from workers.optimum_engine.architectures.rows import rows
 from workers.sources.errors import export_error, one_line
 
 Parts = Mapping[str, tuple[Any, Any]]
@@ -48,8 +47,7 @@ def _of_family(model: Any, task: str) -> Parts | None:
 def _one_call(model: Any, task: str) -> Parts | None:
     """The one graph of a row with inputs: Optimum would lay out a decoder by configuration values
     that such a row does not have."""
-    row = rows().get(model.config.model_type)
-    if row is None or not row.names("inputs", task):
+    if not families.is_one_graph(model.config.model_type, task):
         return None
     from optimum.exporters.tasks import TasksManager
 
@@ -66,7 +64,7 @@ def _of_optimum(model: Any, task: str, side_files: Path | None) -> Parts:
         _, found = _get_submodels_and_onnx_configs(
             model=model,
             task=task,
-            monolith=families.is_one_graph(model.config.model_type, task),
+            monolith=False,
             custom_onnx_configs={},
             custom_architecture=False,
             _variant="default",
