@@ -19,7 +19,7 @@ from workers.sources.errors import one_line, quantize_error
 def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
     """Lower the precision of one component."""
     name = next(name for name in job.inputs if name != "inputs")
-    source = model_file.find(job.inputs[name], job.component)
+    given = source = model_file.find(job.inputs[name], job.component)
     precision, blocked = job.params["precision"], tuple(job.params.get("blocked_ops", ()))
     graph = model_file.load_graph(source)
     _check_floats(graph, precision)
@@ -45,7 +45,7 @@ def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
         model, source, facts = attempts.convert(job, source, temp, precision, blocked)
     onnx_graph.sort(model.graph)
     model_file.save(model, job.out, source)
-    model_file.copy_side_files(source, job.out)
+    model_file.copy_side_files(given, job.out)
     return {"precision": precision, **facts, **onnx_graph.facts(model)}
 
 
