@@ -1,9 +1,10 @@
-"""Make the secrets of a fleet: passwords that nobody has to think of, in files of their owner.
+"""Make the secrets of a fleet: random passwords in files that only their owner can read.
 
     python -m deploy.environment FOLDER --database HOST --server URL
 
-writes `postgres.env`, `server.env` and `worker.env`: lines of NAME=value, which Docker, systemd,
-kubectl and `deploy.service` read alike. Files that are there are kept: their passwords are in use.
+writes `postgres.env`, `server.env` and `worker.env`: lines of NAME=value, a form that Docker,
+systemd, kubectl and `deploy.service` all read. Existing files are never overwritten, because their
+passwords may be in use.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ _BYTES = 24
 
 
 def environments(database: str, server: str) -> dict[str, dict[str, str]]:
-    """The variables by file. Passwords hold only letters, digits, `-` and `_`: nothing that a
-    URL, a shell or one of the readers of such files would take for something else."""
+    """The variables by file. Passwords contain only letters, digits, `-` and `_`, which need no
+    escapes in URLs, in shells or in these files."""
     admin, prefect, modelmill, api = (secrets.token_urlsafe(_BYTES) for _ in range(4))
     auth = f"modelmill:{api}"
     return {
@@ -46,15 +47,16 @@ def environments(database: str, server: str) -> dict[str, dict[str, str]]:
 
 
 def write(folder: Path, files: Mapping[str, Mapping[str, str]]) -> None:
-    """All of them or, if one is there already, none."""
-    there = [name for name in files if (folder / name).exists()]
-    if there:
+    """Write all of them or, if one exists, none."""
+    existing = [name for name in files if (folder / name).exists()]
+    if existing:
         raise UsageError(
-            f"{folder} has {', '.join(there)} already", hint="their passwords may be in use"
+            f"{folder} already contains {', '.join(existing)}",
+            hint="the passwords may be in use: name another folder, or remove the files if not",
         )
     folder.mkdir(parents=True, exist_ok=True)
     for name, variables in files.items():
-        # For its owner alone from the first moment on; on Windows the folder decides.
+        # Readable only by its owner from the start; on Windows, the folder decides.
         descriptor = os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w", encoding="ascii", newline="\n") as file:
             file.writelines(f"{key}={value}\n" for key, value in variables.items())

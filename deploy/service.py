@@ -2,8 +2,8 @@
 
     python -m deploy.service --env-file F --stop-file F --log F worker --drain-limit 30m
 
-Windows' Task Scheduler is one: it ends a console program by killing it. So a stop is asked for by
-making a file. It comes to the command as Ctrl-C does, and a worker drains.
+Windows' Task Scheduler is one: it kills console programs to stop them. Create the stop file
+instead: the command then gets a Ctrl-C, and a worker drains.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LINE = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)=(?P<value>.*)")
 
 
 def read_environment(path: Path) -> dict[str, str]:
-    """NAME=value lines; empty ones and those that begin with `#` say nothing."""
+    """Read NAME=value lines; empty lines and those that begin with `#` are ignored."""
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -37,15 +37,15 @@ def read_environment(path: Path) -> dict[str, str]:
             continue
         match = _LINE.fullmatch(line.strip())
         if match is None:
-            # Not the line itself: it may be a secret.
+            # Without the line itself: it may be a secret.
             raise UsageError(f"{path}, line {number} is not NAME=value")
         found[match["name"]] = match["value"]
     return found
 
 
 def stop_when_asked(path: Path) -> threading.Event:
-    """Ctrl-C for this process once the file is there; set the event to stop looking."""
-    path.unlink(missing_ok=True)  # of a stop that has been
+    """Interrupt this process once the file exists; set the event to stop looking."""
+    path.unlink(missing_ok=True)  # left by an earlier stop
     done = threading.Event()
 
     def look() -> None:
@@ -59,7 +59,7 @@ def stop_when_asked(path: Path) -> threading.Event:
 
 
 def _interrupt() -> None:
-    """Ctrl-C: to the main thread, which must wake up from whatever it waits for."""
+    """Send Ctrl-C to the main thread: a signal ends whatever it waits for."""
     if sys.platform == "win32":
         signal.raise_signal(signal.SIGINT)
     else:
@@ -67,7 +67,7 @@ def _interrupt() -> None:
 
 
 def log_to(path: Path) -> None:
-    """Standard output and error of this process, and of what it starts, go to the file."""
+    """Append the standard output and error of this process and its children to the file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with suppress(FileNotFoundError):
         if path.stat().st_size > _LOG_SIZE:
@@ -91,7 +91,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Prepare, then be the command."""
+    """Prepare, then run the command in this process."""
     arguments = build_parser().parse_args(argv)
     try:
         if arguments.log:
@@ -103,7 +103,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         sys.exit(error.exit_code)
     if arguments.stop_file:
         stop_when_asked(arguments.stop_file)
-    # Only now: Prefect reads its variables when it is imported.
+    # Imported only now, because Prefect reads its variables on import.
     from flows.cli.main import entry
 
     sys.argv = ["modelmill", *arguments.command]

@@ -6,7 +6,7 @@
 \set modelmill_password ''
 \getenv prefect_password DB_PASSWORD_PREFECT
 \getenv modelmill_password DB_PASSWORD_MODELMILL
--- None is an error, not an empty password.
+-- A missing password is an error, never an empty password.
 SELECT :'prefect_password' <> '' AND :'modelmill_password' <> '' AS given \gset
 \if :given
 \else

@@ -56,7 +56,7 @@ def test_what_is_there_is_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert environment.main([str(tmp_path)]) == Exit.USAGE
     assert (tmp_path / "server.env").read_text("ascii") == "A=old\n"
     assert not (tmp_path / "worker.env").exists()
-    assert "server.env already" in capsys.readouterr().err
+    assert "already contains server.env" in capsys.readouterr().err
 
 
 def test_nothing_secret_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
