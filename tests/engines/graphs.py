@@ -5,7 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
+
+ROWS = np.random.default_rng(5).standard_normal((2, 8)).astype(np.float32)
+"""Inputs of a graph."""
 
 
 def initializer(name: str, array: Any) -> Any:
@@ -42,3 +46,11 @@ def matmul(width: int = 256) -> Any:
     entry = node.metadata_props.add()
     entry.key, entry.value = "pkg.torch.onnx.stack_trace", "File /somewhere/model.py"
     return model([node], {"w": weight})
+
+
+def outputs(model: Any) -> Any:
+    """What a graph makes of `ROWS`."""
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+    return session.run(None, {"x": ROWS})[0]

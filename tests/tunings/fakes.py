@@ -168,6 +168,11 @@ class Stage:
         TuningRun(Kept.read(self.state, row, self.held), self.tools(), budget).run()
         return self.found()
 
+    def played(self) -> Recorded:
+        """Plan it and run it to its end."""
+        self.begin()
+        return self.run()
+
     def found(self) -> Recorded:
         """As it is recorded."""
         (one,) = recorded(self.state, NAME)
@@ -212,3 +217,10 @@ class Stage:
 
 Play = Callable[..., Stage]
 """Makes a tuning of hypotheses by opset, with the milliseconds of a run of each."""
+
+
+def trial(found: Recorded, opset: int) -> Trial:
+    """The one with this opset."""
+    one = found.trial(f"opset-{opset}")
+    assert one is not None
+    return one

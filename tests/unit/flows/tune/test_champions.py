@@ -20,7 +20,7 @@ from matrix.errors import PlanError
 from tests.measuring.runtimes import CPU
 from tests.plans.models import TARGETS
 from tests.tunings.champions import a_champion, write_champions
-from tests.tunings.fakes import Play, Stage
+from tests.tunings.fakes import Play
 from workers.measure.result import this_machine
 from workers.runtimes.runtime import Missing
 
@@ -40,18 +40,13 @@ def test_what_is_written_can_be_read(tmp_path: Path) -> None:
     assert file.read_text("utf-8").startswith("# The best known build of each model")
 
 
-def played(one: Stage) -> Recorded:
-    one.begin()
-    return one.run()
-
-
 def kept(file: Path, recorded: Recorded) -> dict[Key, Champion]:
     keep_champion(file, recorded, TARGETS, {"onnx": "1"}, "2026-06-09")
     return read_champions(file, TARGETS) if file.exists() else {}
 
 
 def test_the_winner_of_a_tuning_is_kept_with_its_proof(stage: Play, tmp_path: Path) -> None:
-    recorded = played(stage({19: 0.8}))
+    recorded = stage({19: 0.8}).played()
     (one,) = kept(tmp_path / "deep" / "champions.toml", recorded).values()
     assert (one.cell, one.engine) == ("a/b:fill-mask@mlas_cpu", "optimum")
     assert one.changes.settings == ("opset=19",)
@@ -73,7 +68,7 @@ def test_a_new_one_takes_the_place_of_the_old_one_and_the_rest_stays(
     file = tmp_path / "champions.toml"
     old = a_champion(opset=18)
     write_champions(file, [ALL, old])
-    found = kept(file, played(stage({19: 0.8})))
+    found = kept(file, stage({19: 0.8}).played())
     assert found[ALL.key] == ALL
     assert found[old.key].changes.opset == 19
 
@@ -88,7 +83,7 @@ def test_one_that_was_tried_again_in_vain_is_no_champion(
     file = tmp_path / "champions.toml"
     one = a_champion(model, proof={"trial": trial})
     write_champions(file, [one])
-    assert (one.key in kept(file, played(stage({19: 1.0})))) == stays
+    assert (one.key in kept(file, stage({19: 1.0}).played())) == stays
 
 
 def test_a_champion_of_another_precision_in_the_same_tuning_stays(
@@ -97,11 +92,11 @@ def test_a_champion_of_another_precision_in_the_same_tuning_stays(
     file = tmp_path / "champions.toml"
     one = a_champion(proof={"trial": "opset-19", "tuning": "night"})
     write_champions(file, [one])
-    assert one.key in kept(file, played(stage({19: 1.0})))
+    assert one.key in kept(file, stage({19: 1.0}).played())
 
 
 def test_without_a_winner_no_file_is_made(stage: Play, tmp_path: Path) -> None:
-    assert kept(tmp_path / "champions.toml", played(stage({19: 1.0}))) == {}
+    assert kept(tmp_path / "champions.toml", stage({19: 1.0}).played()) == {}
     assert not (tmp_path / "champions.toml").exists()
 
 
@@ -109,18 +104,18 @@ def test_a_damaged_file_is_left_as_it_is(stage: Play, tmp_path: Path) -> None:
     file = tmp_path / "champions.toml"
     file.write_text("[[champion", "utf-8")
     with pytest.raises(PlanError, match="is not valid TOML"):
-        kept(file, played(stage({19: 0.8})))
+        kept(file, stage({19: 0.8}).played())
     assert file.read_text("utf-8") == "[[champion"
 
 
 def test_a_place_that_cannot_be_written(stage: Play, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(Unwritten, match=r"cannot be written.*--champions"):
-        kept(tmp_path / "file" / "champions.toml", played(stage({19: 0.8})))
+        kept(tmp_path / "file" / "champions.toml", stage({19: 0.8}).played())
 
 
 def test_tunings_can_end_at_once(stage: Play, tmp_path: Path) -> None:
-    file, recorded = tmp_path / "champions.toml", played(stage({19: 0.8}))
+    file, recorded = tmp_path / "champions.toml", stage({19: 0.8}).played()
     cell = recorded.tuning.cell
     each = [
         replace(

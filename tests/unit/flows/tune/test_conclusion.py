@@ -43,8 +43,7 @@ def test_a_tuning_that_was_killed_before_its_champion_was_kept_is_not_finished(
     stage: Play,
 ) -> None:
     one = stage({19: 0.8})
-    one.begin()
-    assert one.run().tuning.status is TuningStatus.DONE
+    assert one.played().tuning.status is TuningStatus.DONE
     assert unfinished(one.state.tunings(NAME)[0])
     kept(one).change(concluded=True)
     assert not unfinished(one.state.tunings(NAME)[0])
@@ -54,8 +53,7 @@ def test_the_command_that_follows_a_fleet_keeps_what_came_of_it_once(
     stage: Play, settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     one = stage({19: 0.8})
-    one.begin()
-    one.run()
+    one.played()
     kept(one).change(tools={"onnx": "1"})
     file = tmp_path / "mine.toml"
     asked = {CHAMPIONS: str(file)}
@@ -73,8 +71,7 @@ def test_the_command_that_follows_a_fleet_keeps_what_came_of_it_once(
 
 def test_a_champion_that_cannot_be_kept_fails_the_command(stage: Play, settings: Settings) -> None:
     one = stage({19: 0.8})
-    one.begin()
-    one.run()
+    one.played()
     champions_file(settings).parent.mkdir(parents=True)
     champions_file(settings).write_text("[[champion", "utf-8")
     assert not conclude_tunings(one.state, settings, NAME, {}, as_json=True)
@@ -95,8 +92,7 @@ def test_a_tuning_that_goes_on_is_concluded_again(stage: Play) -> None:
 
 def test_what_is_learned_has_its_day(stage: Play, settings: Settings) -> None:
     one = stage({19: 0.8})
-    one.begin()
-    one.run()
+    one.played()
     concluded(one, settings)
     assert champions_file(settings).exists()
     folder = settings.path(settings.home) / "knowledge"
@@ -115,8 +111,7 @@ def test_a_file_of_champions_that_cannot_be_read_fails_one_tuning_and_stays(
     stage: Play, settings: Settings
 ) -> None:
     one = stage({19: 0.8})
-    one.begin()
-    one.run()
+    one.played()
     file = champions_file(settings)
     file.parent.mkdir(parents=True)
     file.write_text("[[champion", "utf-8")
@@ -131,8 +126,7 @@ def test_a_tuning_that_failed_crowns_nobody_with_the_tools_of_now(
     stage: Play, settings: Settings
 ) -> None:
     one = stage({19: 0.8})
-    one.begin()
-    one.run()
+    one.played()
     one.maker.artifacts["opset17"] = "built by other tools"
     assert one.run().tuning.status is TuningStatus.FAILED
     concluded(one, settings)
@@ -141,8 +135,7 @@ def test_a_tuning_that_failed_crowns_nobody_with_the_tools_of_now(
 
 def test_whatever_fails_while_it_is_explained_costs_the_explanation_alone(stage: Play) -> None:
     one = stage({19: 0.8})
-    one.begin()
-    tuning = one.run().tuning
+    tuning = one.played().tuning
     one.maker.failing["opset17"] = OSError(28, "No space left on device")
     told = explained(tuning, one.tools(), cast("Any", None), cast("Any", None))
     assert "No space left" in told["reason"]
@@ -163,8 +156,7 @@ def test_the_export_tells_the_architecture(stages: list[Any], architecture: str)
 
 def test_a_tuning_began_before_its_first_session(stage: Play) -> None:
     one = stage({19: 0.8})
-    one.begin()
-    one.run()
+    one.played()
     (row,) = one.state.tunings(NAME)
     assert row.began_at is not None
     assert row.began_at <= min(seen.at for seen in one.state.sessions(row.id))

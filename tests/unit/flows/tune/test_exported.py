@@ -22,8 +22,7 @@ from workers.measure.running import pack
 @pytest.fixture
 def exported(stage: Play, tmp_path: Path) -> tuple[Stage, Recorded, Path]:
     one = stage({19: 0.8, 20: 1.0, 21: 2.0, 22: 1.2})
-    one.begin()
-    found = one.run()
+    found = one.played()
     file = tmp_path / "night.json"
     assert export(one.state, NAME, file) == len(one.state.sessions(found.tuning.id))
     return one, found, file
@@ -225,8 +224,7 @@ def test_an_export_holds_no_password(stage: Play, tmp_path: Path) -> None:
     one = stage({19: 0.8})
     failure = "the hub at https://me:hunter22secret@hub.example refuses"
     one.maker.failing["opset19"] = BuildFailed(FailureClass.NETWORK, "export", failure)
-    one.begin()
-    one.run()
+    one.played()
     export(one.state, NAME, tmp_path / "night.json")
     text = (tmp_path / "night.json").read_text()
     assert "refuses" in text

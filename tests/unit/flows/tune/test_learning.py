@@ -121,8 +121,7 @@ def test_a_gain_that_no_finding_knows_becomes_a_draft_with_its_evidence(tmp_path
 
 def test_times_of_an_emulator_are_no_draft(tmp_path: Path, stage: Play) -> None:
     one = stage({19: 0.8})
-    one.begin()
-    found = one.run()
+    found = one.played()
     (seen,) = observations(found, "a box")
     assert (seen.verdict, seen.settings, seen.evidence.target) == (
         Verdict.BETTER, ("opset=19",), "mlas_cpu",

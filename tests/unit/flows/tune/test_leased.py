@@ -223,8 +223,7 @@ def test_without_a_lease_another_machine_is_refused(
     stage: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = stage({19: 0.8})
-    one.begin()
-    one.run()
+    one.played()
     _moved(monkeypatch, "the other lab")
     assert one.run().tuning.status is TuningStatus.FAILED
     assert "begin a new tuning" in one.found().tuning.message

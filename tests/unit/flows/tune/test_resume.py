@@ -157,8 +157,7 @@ def test_a_budget_stops_before_what_cannot_be_finished_and_a_resume_goes_on(stag
 
 def test_a_budget_of_nothing_begins_nothing(stage: Play) -> None:
     one = stage({19: 0.8}, budget=0.5)
-    one.begin()
-    found = one.run()
+    found = one.played()
     assert found.tuning.status is TuningStatus.OUT_OF_TIME
     assert one.sessions() == 0
 
@@ -166,8 +165,7 @@ def test_a_budget_of_nothing_begins_nothing(stage: Play) -> None:
 @pytest.mark.parametrize("what", ["baseline", "runtime"])
 def test_sessions_of_other_builds_and_runtimes_are_not_mixed(stage: Play, what: str) -> None:
     one = stage({19: 0.8}, budget=0.5)
-    one.begin()
-    one.run()
+    one.played()
     one.budget = None
     if what == "baseline":
         one.maker.artifacts["opset17"] = "opset19"

@@ -12,6 +12,7 @@ import pytest
 from onnx import helper
 
 from tests.engines import graphs
+from tests.engines.graphs import ROWS, outputs
 from workers.engine import StageError
 from workers.optimum_engine import int4, int4_nodes
 from workers.sources import model_file, onnx_graph
@@ -21,7 +22,6 @@ FORMS = ("DequantizeLinear", "MatMulNBits")
 RANDOM = np.random.default_rng(2)
 WEIGHT = RANDOM.standard_normal((96, 40)).astype(np.float32)
 WEIGHT[:, 3] *= 1000  # one output must not cost the others their steps
-X = RANDOM.standard_normal((3, 8)).astype(np.float32)
 
 
 def params(form: str, *, symmetric: bool = False, block_size: int = SIZE) -> dict[str, Any]:
@@ -32,13 +32,6 @@ def wide(nodes: list[Any], weights: dict[str, Any], *, opset: int = 21) -> Any:
     """x [batch, 8] twelve times beside itself, as `wide` [batch, 96]."""
     tile = helper.make_node("Tile", ["x", "times"], ["wide"])
     return graphs.model([tile, *nodes], {"times": np.array([1, 12]), **weights}, opset=opset)
-
-
-def outputs(model: Any) -> Any:
-    session = onnxruntime.InferenceSession(
-        model.SerializeToString(), providers=["CPUExecutionProvider"]
-    )
-    return session.run(None, {"x": X})[0]
 
 
 def product(kind: str) -> Any:
@@ -64,7 +57,7 @@ def test_products_are_close(tmp_path: Path, kind: str, form: str, symmetric: boo
     assert told["types"] == {name: 1}
     assert bool(onnx_graph.contrib(made)) == (form == "MatMulNBits")
     steps = np.ptp(WEIGHT, axis=0) / (7 if symmetric else 15)
-    bound = np.abs(X).sum(axis=1, keepdims=True) * 12 * steps / 2
+    bound = np.abs(ROWS).sum(axis=1, keepdims=True) * 12 * steps / 2
     assert (np.abs(outputs(made) - expected) <= bound * 1.01 + 1e-5).all()
     sizes = {tensor.name: onnx_graph.tensor_bytes(tensor) for tensor in made.graph.initializer}
     assert sizes["w_int4"] == WEIGHT.size / 2

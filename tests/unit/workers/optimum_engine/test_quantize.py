@@ -1,0 +1,100 @@
+"""fp16, and weights that are beside the graph when it is converted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+from tests.engines import graphs
+from tests.engines.graphs import ROWS, outputs
+from workers.engine import Request, StageJob
+from workers.optimum_engine import attempts, quantize
+from workers.sources import model_file, onnx_graph, samples
+
+
+def test_fp16_keeps_the_types_of_the_ports(tmp_path: Path) -> None:
+    model = graphs.matmul()
+    model_file.save(model, tmp_path / "model")
+    made, told = quantize.to_fp16(tmp_path / "model", tmp_path, ())
+    assert told["types"] == {"float16": 1, "float": 0}
+    assert {value.type.tensor_type.elem_type for value in made.graph.input} == {1}
+    assert np.abs(outputs(made) - outputs(model)).max() < 0.05
+    kept, told = quantize.to_fp16(tmp_path / "model", _empty(tmp_path / "other"), ("MatMul",))
+    assert told["types"] == {"float16": 0, "float": 1}
+    assert np.abs(outputs(kept) - outputs(model)).max() < 0.05
+
+
+def test_large_weights_become_halves_one_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = graphs.matmul()
+    constant = helper.make_node(
+        "Constant", [], ["c"], value=onnx.numpy_helper.from_array(np.ones((8, 256), np.float32))
+    )
+    model.graph.node[0].output[0] = "product"
+    model.graph.node.insert(0, constant)
+    model.graph.node.extend(
+        [
+            helper.make_node("MatMul", ["x", "c"], ["sums"], name="sums"),
+            helper.make_node("Add", ["product", "sums"], ["y"], name="add"),
+        ]
+    )
+    expected = outputs(model)
+    made = {}
+    for place, threshold in (("inside", 1 << 30), ("beside", 2000)):
+        monkeypatch.setattr(model_file, "EXTERNAL_THRESHOLD", threshold)
+        folder = _empty(tmp_path / place)
+        model_file.save(copied(model), folder / "model")
+        found, told = quantize.to_fp16(folder / "model", folder, ())
+        onnx_graph.sort(found.graph)
+        model_file.save(found, folder / "out", folder / "model")
+        made[place] = model_file.load(folder / "out" / "model.onnx")
+        assert told["types"] == {"float16": 1, "float": 0}
+    assert contents(made["inside"]) == contents(made["beside"])
+    assert np.abs(outputs(made["beside"]) - expected).max() < 0.1
+
+
+def test_the_quantizer_reads_weights_beside_the_graph(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = {}
+    for place, threshold in (("inside", 1 << 30), ("beside", 2000)):
+        monkeypatch.setattr(model_file, "EXTERNAL_THRESHOLD", threshold)
+        folder = _empty(tmp_path / place)
+        model_file.save(graphs.matmul(), folder / "model")
+        _empty(folder / "inputs")
+        np.savez(folder / "inputs" / samples.FILE, x=ROWS[None])
+        inputs = {"inputs": folder / "inputs"}
+        job = StageJob("quantize", {}, Request({}, {}, {}), inputs, folder / "job")
+        found, where, told = attempts.convert(job, folder / "model", folder, "w8a16", ())
+        onnx_graph.sort(found.graph)
+        model_file.save(found, folder / "out", where)
+        made[place] = model_file.load(folder / "out" / "model.onnx")
+        assert told["dequantize_nodes"] >= 3
+    assert contents(made["inside"]) == contents(made["beside"])
+
+
+def contents(model: Any) -> list[Any]:
+    """Nodes and weights, wherever these were."""
+    weights = [
+        (tensor.name, tensor.data_type, onnx.numpy_helper.to_array(tensor).tobytes())
+        for tensor in model.graph.initializer
+    ]
+    return [[(node.op_type, *node.input) for node in model.graph.node], weights]
+
+
+def copied(model: Any) -> Any:
+    """Saving takes large weights out of a graph."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    return copy
+
+
+def _empty(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
