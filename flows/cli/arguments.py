@@ -7,7 +7,7 @@ import difflib
 import os
 import sys
 from collections.abc import Callable, Iterable
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -15,12 +15,36 @@ from flows.cli.console import Detail
 from flows.cli.options import Option
 from flows.cli.resolution import misspelt, resolve
 from flows.cli.settings import OF_A_SWEEP, OPTIONS, PLACES, Settings
+from flows.sweep.workspace import Workspace
 from matrix.errors import Exit, UsageError
 from matrix.nearest import hint
 
 CATALOG = "a TOML or JSON file, or a packaged catalog (demo, contexts, winml, zoo)"
 """What a command takes as a catalog."""
-Run = Callable[[argparse.Namespace], Exit]
+
+
+class Arguments(argparse.Namespace):
+    """A parsed command line."""
+
+    @cached_property
+    def settings(self) -> Settings:
+        """The effective settings; a misspelt variable is pointed out."""
+        flags = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in vars(self).items()
+            if name in OPTIONS
+        }
+        for line in misspelt(os.environ):
+            print(f"modelmill: {line}", file=sys.stderr)
+        return resolve(flags, os.environ, Path.cwd(), getattr(self, "config", None))
+
+    @property
+    def work(self) -> Workspace:
+        """The folders, feed and state that the settings name."""
+        return Workspace(self.settings)
+
+
+Run = Callable[[Arguments], Exit]
 
 
 class Parser(argparse.ArgumentParser):
@@ -156,15 +180,3 @@ def refuse(*cases: tuple[object, str, str]) -> None:
     for holds, message, advice in cases:
         if holds:
             raise UsageError(message, hint=advice)
-
-
-def settings_of(arguments: argparse.Namespace) -> Settings:
-    """The effective settings of a parsed command line."""
-    flags = {
-        name: tuple(value) if isinstance(value, list) else value
-        for name, value in vars(arguments).items()
-        if name in OPTIONS
-    }
-    for line in misspelt(os.environ):
-        print(f"modelmill: {line}", file=sys.stderr)
-    return resolve(flags, os.environ, Path.cwd(), getattr(arguments, "config", None))

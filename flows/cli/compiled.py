@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from flows.cli.quantity import show_duration, show_size
-from flows.observe.evidence import Side, opening_lines, opening_of
+from flows.observe.evidence import Side, opening_lines
 from flows.packages.written import Written
 
 if TYPE_CHECKING:
@@ -36,19 +36,10 @@ def result_lines(done: Sequence[Compiled | Written]) -> Iterator[str]:
 
 def result_to_json(one: Compiled | Written) -> dict[str, object]:
     """For machines."""
-    if not isinstance(one, Written):
-        return {**asdict(one), "error": one.error or None, "warning": one.warning or None}
-    return {
-        "cell": one.cell,
-        "output": one.output,
-        "tree": one.tree or None,
-        "binaries": one.binaries,
-        "seconds": one.seconds,
-        "error": one.error or None,
-        "checked": one.checked,
-        "verification": one.rungs,
-        "opening": opening_of(one.build_record),
-    }
+    told = {**asdict(one), "error": one.error or None}
+    if isinstance(one, Written):
+        return {**told, "checked": one.checked}
+    return {**told, "warning": one.warning or None}
 
 
 def _lines(one: Compiled | Written) -> Iterator[str]:
@@ -67,15 +58,15 @@ def _lines(one: Compiled | Written) -> Iterator[str]:
 
 
 def _of_package(one: Written) -> Iterator[str]:
-    names = [rung.name for rung in one.rungs]
-    unsure = next((rung for rung in one.rungs if rung.passed is None), None)
+    names = [rung.name for rung in one.verification]
+    unsure = next((rung for rung in one.verification if rung.passed is None), None)
     if unsure:
         yield f"not checked: {unsure.name}: {unsure.detail}"
     elif "loads" in names:
         yield f"checked: {', '.join(names)}"
     else:
         yield "not checked: it was not opened"
-    yield from opening_lines(opening_of(one.build_record))
+    yield from opening_lines(one.opening)
 
 
 def _of_file(one: Compiled) -> Iterator[str]:

@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import NoReturn
 
 from flows.cli.activity import waiting_for
-from flows.cli.arguments import Parser
+from flows.cli.arguments import Arguments, Parser
 from flows.cli.commands import COMMANDS
 from flows.cli.console import PLACES, Detail, Output, OutputLost, choose_colour, paint, safe_output
 from flows.cli.installation import not_installed
@@ -100,7 +100,7 @@ def _run(argv: Sequence[str] | None, out: Output) -> int:
     try:
         choose_colour("auto", os.environ)
         waiting_for("starting")
-        arguments = build_parser(filled=()).parse_args(argv)
+        arguments = build_parser(filled=()).parse_args(argv, Arguments())
         out.goes_on = getattr(arguments, "goes_on", False)
         out.detail = getattr(arguments, "detail", Detail.USUAL)
         _complete_hints(arguments, out)

@@ -219,7 +219,7 @@ class Settings:
         """What models of the catalog may do if their entries say so too."""
         return {"remote_code": self.allow_remote_code, "pickle": self.allow_pickle}
 
-    def path(self, place: str) -> Path:
+    def path(self, place: str | Path) -> Path:
         """A file or folder that a setting names, from the current folder of the run."""
         return self.cwd / Path(place).expanduser()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -88,8 +87,3 @@ def fetch_portable(settings: Settings, cell: Cell, folder: Path) -> None:
         raise BuildFailed(failure, FETCH, text, hint=hint, retryable=passes) from error
     except (ValueError, UsageError) as error:
         raise BuildFailed(FailureClass.UNKNOWN, FETCH, str(error)) from error
-
-
-def copy_portable(source: Path, _cell: Cell, folder: Path) -> None:
-    """From a folder that was pulled. Its export is there only if the package holds it."""
-    shutil.copytree(source, folder / PACKAGE)

@@ -7,18 +7,21 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from flows.cli.settings import Settings
+from flows.observe.evidence import Opening, opening_of
+from flows.packages.published import fetch_portable
 from flows.sweep.local import attester_of, open_builder, verifying
+from flows.sweep.workspace import Workspace
 from machine.files import remove_tree
 from matrix.errors import MillError, UsageError
 from matrix.model import Cell, Plan
 from workers.attest.attester import Attester
 from workers.build.builder import Builder
 from workers.build.built import Built
-from workers.build.origin import Fetch
+from workers.build.origin import PACKAGE
 from workers.build.stages import Rung
 from workers.compile.group import STAGE
 from workers.host.watch import Watching
@@ -31,18 +34,18 @@ class Written:
 
     cell: str
     output: Path | None = None
-    tree: str = ""
+    tree: str | None = None
     seconds: float = 0.0
     """Of compiling; 0 where the result was there already."""
     binaries: tuple[Path, ...] = ()
-    rungs: tuple[Rung, ...] = ()
-    build_record: dict[str, Any] | None = None
+    verification: tuple[Rung, ...] = ()
+    opening: Opening | None = None
     error: str = ""
 
     @property
     def checked(self) -> bool | None:
         """Whether it holds what its verification demands; None: it could not be judged."""
-        verdicts = {rung.passed for rung in self.rungs}
+        verdicts = {rung.passed for rung in self.verification}
         return False if False in verdicts else None if None in verdicts or not verdicts else True
 
 
@@ -50,21 +53,24 @@ def write_packages(
     plan: Plan,
     settings: Settings,
     dest: Path,
-    fetch: Fetch,
-    *,
+    source: Path | None,
     overwrite: bool,
     progress: Callable[[str], None],
 ) -> Iterator[Written]:
     """Make every cell of a plan into `dest/PACKAGE/TARGET+PROFILE`, in a home that is removed
-    again; results are taken from the store that the settings name."""
+    again. `source`: a portable package that was pulled; None: those of the feed, with what this
+    machine's store has made of them already."""
     cells = list(plan.cells())
     there = [str(_place(dest, cell)) for cell in cells if _place(dest, cell).exists()]
     if there and not overwrite:
         text = f"{', '.join(there[:3])} is there already"
         raise UsageError(text, hint="add --overwrite, or choose -o")
+    store = Workspace(settings).store
+    fetch = partial(_copy, source) if source else partial(fetch_portable, settings)
     with ExitStack() as opened:
         home = opened.enter_context(tempfile.TemporaryDirectory(prefix="modelmill-compile-"))
-        settings = replace(settings, home=home)
+        shared = str(store) if store.is_dir() and not source else None
+        settings = replace(settings, home=home, store=shared)
         builder = opened.enter_context(open_builder(plan, settings, fetch))
         verifier = opened.enter_context(verifying(settings))
         attester = attester_of(settings, builder, verifier.runtimes)
@@ -103,8 +109,8 @@ def _write(
         tree=built.tree,
         seconds=round(sum(run.seconds for run in runs if not run.reused), 3),
         binaries=tuple(_binaries(built, output)),
-        rungs=built.evidence,
-        build_record=dict(built.build_record),
+        verification=built.evidence,
+        opening=opening_of(built.build_record),
     )
 
 
@@ -123,6 +129,11 @@ def _binaries(built: Built, output: Path) -> Iterator[Path]:
         if stage["stage"] == STAGE:
             below = output / stage["component"] if stage["component"] else output
             yield from (below / name for name in stage["facts"].get("binaries", ()))
+
+
+def _copy(source: Path, _cell: Cell, folder: Path) -> None:
+    """From a folder that was pulled. Its export is there only if the package holds it."""
+    shutil.copytree(source, folder / PACKAGE)
 
 
 def _place(dest: Path, cell: Cell) -> Path:

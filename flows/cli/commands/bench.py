@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
 import secrets
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flows.cli.activity import waiting_for
-from flows.cli.arguments import Parser, add_settings, refuse, settings_of
+from flows.cli.arguments import Arguments, Parser, add_settings, refuse
 from flows.cli.console import print_json, print_result, tell
-from flows.cli.settings import OF_MEASURING, PLACES, Settings
+from flows.cli.settings import OF_MEASURING, PLACES
 from machine.waits import untold
 from matrix.codec import to_json
 from matrix.errors import Exit, UsageError
@@ -56,7 +55,7 @@ def add_subject(parser: Parser, *, required: bool = True) -> None:
     # fmt: on
 
 
-def choice_of(arguments: argparse.Namespace) -> Choice:
+def choice_of(arguments: Arguments) -> Choice:
     """What the user decides beside the names. Raises `UsageError`."""
     from flows.packages.measured import Choice
 
@@ -82,18 +81,18 @@ def shapes_of(texts: Iterable[str]) -> dict[str, tuple[int, ...]]:
     return found
 
 
-def progress_of(arguments: argparse.Namespace) -> Callable[[str], None]:
+def progress_of(arguments: Arguments) -> Callable[[str], None]:
     """What shows a measurement's progress: nothing where programs read the output."""
     return untold if arguments.json else waiting_for
 
 
-def run(arguments: argparse.Namespace) -> Exit:
+def run(arguments: Arguments) -> Exit:
     from flows.packages.measured import finding
     from workers.host.watch import Watching
     from workers.measure.quiet import quiet
     from workers.measure.running import Driver
 
-    settings = settings_of(arguments)
+    settings = arguments.settings
     protocol, choice = settings.protocol, choice_of(arguments)
     protocol.check()
     others = arguments.against or []
@@ -109,21 +108,19 @@ def run(arguments: argparse.Namespace) -> Exit:
         what = "a comparison" if against else "a benchmark"
         with quiet(what, wait=arguments.wait, told=tell):
             if against:
-                return _compare(arguments, settings, driver, subjects[0], against[0])
-            return _benchmark(arguments, settings, driver, subjects)
+                return _compare(arguments, driver, subjects[0], against[0])
+            return _benchmark(arguments, driver, subjects)
 
 
-def _benchmark(
-    arguments: argparse.Namespace, settings: Settings, driver: Driver, subjects: Sequence[Subject]
-) -> Exit:
+def _benchmark(arguments: Arguments, driver: Driver, subjects: Sequence[Subject]) -> Exit:
     from flows.observe.benchmarks import benchmark_lines
     from flows.packages.keeping import keep, rows_of
     from workers.measure.benchmark import benchmark
 
     results = []
     for subject in subjects:
-        results.append(benchmark(driver, subject, settings.protocol))
-        keep(settings, rows_of(results[-1]), "the benchmark", tell)
+        results.append(benchmark(driver, subject, arguments.settings.protocol))
+        keep(arguments.settings, rows_of(results[-1]), "the benchmark", tell)
         if not arguments.json:
             print("\n".join(benchmark_lines(results[-1])), flush=True)
     if arguments.json:
@@ -131,16 +128,14 @@ def _benchmark(
     return Exit.CELLS_FAILED if any(one.failed for one in results) else Exit.OK
 
 
-def _compare(
-    arguments: argparse.Namespace, settings: Settings, driver: Driver, this: Subject, other: Subject
-) -> Exit:
+def _compare(arguments: Arguments, driver: Driver, this: Subject, other: Subject) -> Exit:
     from flows.observe.benchmarks import comparison_lines
     from flows.packages.keeping import compared_rows, keep
     from workers.measure.comparison import compare
 
     seed = secrets.randbelow(2**31) if arguments.seed is None else arguments.seed
-    found = compare(driver, this, other, settings.protocol, seed)
-    keep(settings, compared_rows(found), "the comparison", tell)
+    found = compare(driver, this, other, arguments.settings.protocol, seed)
+    keep(arguments.settings, compared_rows(found), "the comparison", tell)
     emulated = found.this.emulated or found.other.emulated
     document = {"emulated": emulated, **to_json(found)}
     print_result(arguments, document, comparison_lines(found))

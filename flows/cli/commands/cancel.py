@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 from typing import TYPE_CHECKING
 
-from flows.cli.arguments import Parser, add_settings, settings_of
+from flows.cli.arguments import Arguments, Parser, add_settings
 from matrix.errors import Exit
 
 if TYPE_CHECKING:
@@ -28,13 +27,13 @@ def _finished(state: State, info: SweepInfo) -> bool:
     return not (left.unfinished or left.unmeasured)
 
 
-def run(arguments: argparse.Namespace) -> Exit:
+def run(arguments: Arguments) -> Exit:
     from flows.observe.summary import open_text, summary_of
     from flows.sweep.cancellation import cancel_sweep
     from flows.sweep.recorded import TUNING
-    from flows.sweep.workspace import Workspace, find_sweep
+    from flows.sweep.workspace import find_sweep
 
-    with Workspace(settings_of(arguments)).open_state(must_exist=True) as state:
+    with arguments.work.open_state(must_exist=True) as state:
         info = find_sweep(state, arguments.batch)
         if _finished(state, info):
             print(f"sweep {info.stamp} has ended and has no open cell: there is nothing to cancel")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -12,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flows.cli.arguments import Parser, add_detail, add_settings, refuse, settings_of
+from flows.cli.arguments import Arguments, Parser, add_detail, add_settings, refuse
 from flows.cli.console import print_result
 from flows.cli.settings import PLACES, Settings
 from flows.cli.table import render
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from flows.packages.compiling import Wanted
     from flows.packages.written import Written
     from matrix.model import Plan, Profile
-    from workers.build.origin import Fetch
     from workers.compile.files import Compiled
     from workers.runtimes.pool import Runtimes
 
@@ -61,20 +59,20 @@ def add(parser: Parser) -> None:
     # fmt: on
 
 
-def run(arguments: argparse.Namespace) -> Exit:
+def run(arguments: Arguments) -> Exit:
     """Compile files, folders or what the feed has; or list the profiles."""
-    from flows.packages.compiling import Wanted
+    from flows.packages.compiling import Wanted, folder_plan
 
-    settings = settings_of(arguments)
+    settings = arguments.settings
     if arguments.list:
-        return _list(arguments, settings)
+        return _list(arguments)
     words, stamp = arguments.what, settings.origin("stamp").startswith("flag")
     cells = [word for word in words if "@" in word and not Path(word).exists()]
     version = len(words) == 2 and words[1].startswith(_VERSION) and not Path(words[1]).exists()
     refuse((not (words or stamp), "no model is given", _EXAMPLE))
     if arguments.no_check:
         settings = replace(settings, verify="integrity")  # nothing is run
-    wanted = Wanted(settings, _profiles(arguments, settings, cells), tuple(cells))
+    wanted = Wanted(settings, _profiles(arguments, cells), tuple(cells))
     if stamp or cells or version:
         return _published(arguments, wanted, whole=stamp)
     refuse((not arguments.output, "no folder for the results is given", "-o DIR"))
@@ -86,15 +84,13 @@ def run(arguments: argparse.Namespace) -> Exit:
         (packages and arguments.share, *_NO_SHARING),
     )
     if packages:
-        return _tell(arguments, _write_folders(arguments, wanted, packages))
+        made = [(folder_plan(folder, wanted), folder) for folder in packages]
+        return _tell(arguments, _write(arguments, settings, made))
     return _tell(arguments, _compile_files(arguments, wanted, paths))
 
 
-def _profiles(
-    arguments: argparse.Namespace, settings: Settings, cells: Sequence[str]
-) -> tuple[Profile, ...]:
+def _profiles(arguments: Arguments, cells: Sequence[str]) -> tuple[Profile, ...]:
     """Those that are named, also by cells, with the options of the command line over theirs."""
-    from flows.sweep.workspace import Workspace
     from matrix.cellid import parse
 
     names = [name for text in arguments.profile for name in text.split(",") if name.strip()]
@@ -105,7 +101,7 @@ def _profiles(
         name, _equals, options[name] = text.partition("=")
         wrong = not name or "=" not in text
         refuse((wrong, f"--ep-option: '{text}' is not K=V", "for example vtcm_mb=8"))
-    chosen = {profile.label: profile for profile in map(Workspace(settings).profiles().get, names)}
+    chosen = {profile.label: profile for profile in map(arguments.work.profiles().get, names)}
     return tuple(
         replace(
             profile,
@@ -117,10 +113,9 @@ def _profiles(
     )
 
 
-def _published(arguments: argparse.Namespace, wanted: Wanted, *, whole: bool) -> Exit:
+def _published(arguments: Arguments, wanted: Wanted, *, whole: bool) -> Exit:
     """What the feed has: published as compiled cells, or written into a folder."""
     from flows.packages.compiling import last_stamp, plans_of, publish_compiled
-    from flows.sweep.workspace import Workspace
 
     settings, words, cells = wanted.settings, arguments.what, wanted.asked
     replaces = arguments.overwrite and not arguments.output
@@ -131,7 +126,7 @@ def _published(arguments: argparse.Namespace, wanted: Wanted, *, whole: bool) ->
         (mixed, "cells and files are not compiled together", "one after the other"),
         (others, "--stamp takes cells of the batch", "or give only PACKAGE VERSION"),
     )
-    feed = Workspace(settings).open_feed()
+    feed = arguments.work.open_feed()
     if whole or cells:
         stamp = settings.stamp if whole and settings.stamp else last_stamp(settings)
         versions = wanted.of_stamp(feed, stamp)
@@ -139,49 +134,29 @@ def _published(arguments: argparse.Namespace, wanted: Wanted, *, whole: bool) ->
         versions = wanted.of_versions(feed, *words)
     plans = plans_of(feed, wanted, versions)
     if arguments.output:
-        return _tell(arguments, _write_published(arguments, settings, plans))
+        return _tell(arguments, _write(arguments, settings, [(plan, None) for plan in plans]))
     return max(publish_compiled(plan, settings, feed, as_json=arguments.json) for plan in plans)
 
 
-def _write_published(
-    arguments: argparse.Namespace, settings: Settings, plans: Sequence[Plan]
-) -> Iterator[Written]:
-    from flows.packages.published import fetch_portable
-    from flows.sweep.workspace import Workspace
-
-    store, fetch = Workspace(settings).store, partial(fetch_portable, settings)
-    settings = replace(settings, store=str(store) if store.is_dir() else None)
-    for plan in plans:
-        yield from _write(arguments, settings, plan, fetch)
-
-
-def _write_folders(
-    arguments: argparse.Namespace, wanted: Wanted, folders: Sequence[Path]
-) -> Iterator[Written]:
-    from flows.packages.compiling import folder_plan
-    from flows.packages.published import copy_portable
-
-    settings = replace(wanted.settings, store=None)
-    plans = [folder_plan(folder, wanted) for folder in folders]
-    for folder, plan in zip(folders, plans, strict=True):
-        yield from _write(arguments, settings, plan, partial(copy_portable, folder))
-
-
 def _write(
-    arguments: argparse.Namespace, settings: Settings, plan: Plan, fetch: Fetch
+    arguments: Arguments, settings: Settings, made: Iterable[tuple[Plan, Path | None]]
 ) -> Iterator[Written]:
+    """Plans into the output folder, each from the folder of a package or, without one, the feed."""
     from flows.packages.written import write_packages
 
-    dest, overwrite, progress = Path(arguments.output), arguments.overwrite, _progress(arguments)
-    return write_packages(plan, settings, dest, fetch, overwrite=overwrite, progress=progress)
+    progress = _progress(arguments)
+    for plan, source in made:
+        yield from write_packages(
+            plan, settings, Path(arguments.output), source, arguments.overwrite, progress
+        )
 
 
-def _progress(arguments: argparse.Namespace) -> Callable[[str], None]:
+def _progress(arguments: Arguments) -> Callable[[str], None]:
     """Tells people what is being done."""
     return untold if arguments.json else partial(print, file=sys.stderr, flush=True)
 
 
-def _tell(arguments: argparse.Namespace, results: Iterable[Compiled | Written]) -> Exit:
+def _tell(arguments: Arguments, results: Iterable[Compiled | Written]) -> Exit:
     """Print what became of everything."""
     from flows.cli.compiled import result_lines, result_to_json
 
@@ -191,9 +166,8 @@ def _tell(arguments: argparse.Namespace, results: Iterable[Compiled | Written]) 
 
 
 def _compile_files(
-    arguments: argparse.Namespace, wanted: Wanted, paths: Sequence[Path]
+    arguments: Arguments, wanted: Wanted, paths: Sequence[Path]
 ) -> Iterator[Compiled]:
-    from flows.sweep.workspace import Workspace
     from workers.compile.devices import runtime_for
     from workers.compile.files import FileCompiler, FileOptions
     from workers.host.watch import Watching
@@ -203,7 +177,7 @@ def _compile_files(
     if len(wanted.profiles) > 1:
         raise UsageError("files are compiled for one profile", hint="one after the other")
     (profile,) = wanted.profiles
-    target = Workspace(settings).targets().get(profile.target)
+    target = arguments.work.targets().get(profile.target)
     with _runtimes(settings) as (runtimes, folder):
         runtime = runtime_for(runtimes, profile, target, emulated=settings.emulated)
         if isinstance(runtime, Missing):
@@ -235,12 +209,11 @@ def _runtimes(settings: Settings) -> Iterator[tuple[Runtimes, Path]]:
             yield runtimes, Path(name)
 
 
-def _list(arguments: argparse.Namespace, settings: Settings) -> Exit:
-    from flows.sweep.workspace import Workspace
+def _list(arguments: Arguments) -> Exit:
     from workers.compile.devices import available
 
-    work = Workspace(settings)
-    with _runtimes(settings) as (runtimes, _folder):
+    work = arguments.work
+    with _runtimes(work.settings) as (runtimes, _folder):
         found = available(runtimes, work.profiles(), work.targets())
     rows = [
         {

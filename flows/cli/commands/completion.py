@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from flows.cli.arguments import Parser
+from flows.cli.arguments import Arguments, Parser
 from matrix.errors import Exit
 
 SHELLS = ("bash", "zsh", "fish", "powershell")
@@ -21,7 +21,7 @@ def add(parser: Parser) -> None:
     parser.add_argument("shell", choices=SHELLS, help="bash, zsh, fish or powershell")
 
 
-def run(arguments: argparse.Namespace) -> Exit:
+def run(arguments: Arguments) -> Exit:
     """Print the code; the shell then asks `modelmill` itself, see `flows.cli.main.complete`."""
     from argcomplete.shell_integration import shellcode
 

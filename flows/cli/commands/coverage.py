@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from flows.cli.arguments import Parser, add_settings, settings_of
+from flows.cli.arguments import Arguments, Parser, add_settings
 from flows.cli.console import print_result
 from flows.cli.table import render
-from flows.sweep.workspace import Workspace
 from matrix.errors import Exit
 
 if TYPE_CHECKING:
@@ -21,15 +19,15 @@ def add(parser: Parser) -> None:
     add_settings(parser, ("engine", "home", "targets_file"), as_json=True)
 
 
-def run(arguments: argparse.Namespace) -> Exit:
+def run(arguments: Arguments) -> Exit:
     from flows.onboard.coverage import by_verdict, judged, row_json, totals
     from matrix.abilities import engines
     from matrix.catalog import load_catalog
     from workers.engines import find_engine
 
-    settings = settings_of(arguments)
+    settings = arguments.settings
     find_engine(settings.engine)
-    targets = Workspace(settings).targets()
+    targets = arguments.work.targets()
     catalog = load_catalog(arguments.catalog, base=settings.cwd, targets=targets, skip_bad=True)
     names = dict.fromkeys((settings.engine, *engines()))
     found = {name: judged(catalog.models, name) for name in names}

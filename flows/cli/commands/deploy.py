@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 
 from flows.cli.activity import waiting_for
-from flows.cli.arguments import Parser, add_settings, settings_of
+from flows.cli.arguments import Arguments, Parser, add_settings
 from flows.cli.settings import FORM
 from matrix.errors import Exit, UsageError
 
@@ -25,7 +24,7 @@ def add(parser: Parser) -> None:
     # fmt: on
 
 
-def run(arguments: argparse.Namespace) -> Exit:
+def run(arguments: Arguments) -> Exit:
     from flows.sweep.planning import catalog_reference
 
     if not os.environ.get("PREFECT_API_URL"):
@@ -37,7 +36,7 @@ def run(arguments: argparse.Namespace) -> Exit:
     with reached():
         names = deploy(arguments.pool)
         if arguments.nightly:
-            settings = settings_of(arguments)
+            settings = arguments.settings
             parameters = {
                 "catalog": catalog_reference(settings, arguments.catalog),
                 "settings": settings.chosen(name for name in FORM if name in settings.origins),

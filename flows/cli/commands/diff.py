@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
-
-from flows.cli.arguments import Parser, add_settings, settings_of
+from flows.cli.arguments import Arguments, Parser, add_settings
 from flows.cli.console import print_result
-from flows.sweep.workspace import Workspace, find_sweep
+from flows.sweep.workspace import find_sweep
 from matrix.errors import Exit
 
 
@@ -19,12 +17,12 @@ def add(parser: Parser) -> None:
     add_settings(parser, ("home", "state"), as_json=True)
 
 
-def run(arguments: argparse.Namespace) -> Exit:
+def run(arguments: Arguments) -> Exit:
     from flows.observe.diff.comparison import compare
     from flows.observe.diff.text import lines
     from flows.observe.masking import masked, masked_json
 
-    with Workspace(settings_of(arguments)).read_state() as state:
+    with arguments.work.read_state() as state:
         before = find_sweep(state, arguments.before)
         after = find_sweep(state, arguments.after)
         comparison = compare(state, before, after)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import argparse
-
 from flows.cli.activity import waiting_for
-from flows.cli.arguments import Parser, add_settings, settings_of
+from flows.cli.arguments import Arguments, Parser, add_settings
 from flows.cli.console import print_json
 from flows.cli.settings import PLACES
 from matrix.errors import Exit
@@ -15,12 +13,12 @@ def add(parser: Parser) -> None:
     add_settings(parser, ("engine", *PLACES), as_json=True)
 
 
-def run(arguments: argparse.Namespace) -> Exit:
+def run(arguments: Arguments) -> Exit:
     waiting_for("asking the engines")
     from flows.cli.doctor import Health, examine
 
     findings = []
-    for finding in examine(settings_of(arguments)):
+    for finding in examine(arguments.settings):
         findings.append(finding)
         if not arguments.json:
             print(f"{finding.health:<4}  {finding.what}: {finding.detail}", flush=True)

@@ -6,7 +6,6 @@ interpreter.
 
 from __future__ import annotations
 
-import argparse
 import json
 import tomllib
 from importlib import import_module
@@ -14,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from flows.cli.arguments import Parser, add_verbs, settings_of
+from flows.cli.arguments import Arguments, Parser, add_verbs
 from flows.cli.console import print_result
 from flows.cli.resolution import CONFIG_NAME, ENVIRONMENT
 from flows.cli.table import render
@@ -35,15 +34,14 @@ def add(parser: Parser) -> None:
     add("--python", type=Path, help="the Python to make it from")
 
 
-def _ls(arguments: argparse.Namespace) -> Exit:
+def _ls(arguments: Arguments) -> Exit:
     from workers.engines import installed_engines
 
-    settings = settings_of(arguments)
     rows = []
     for name, point in installed_engines().items():
         apart = engine_environment(name) is not None
         default = f"none: modelmill engine install {name}" if apart else _here(name)
-        rows.append((name, point.value, settings.engine_pythons.get(name, default)))
+        rows.append((name, point.value, arguments.settings.engine_pythons.get(name, default)))
     names = ("engine", "object", "python")
     document = [dict(zip(names, row, strict=True)) for row in rows]
     print_result(arguments, document, [render(names, rows)])
@@ -60,17 +58,16 @@ def _here(name: str) -> str:
     return f"none: pip install -c constraints.txt 'modelmill[{extra}]'" if extra else "this one"
 
 
-def _install(arguments: argparse.Namespace) -> Exit:
+def _install(arguments: Arguments) -> Exit:
     from workers.runtimes.runtime import kind_named
 
-    settings = settings_of(arguments)
     environment = wanted_environment(arguments.name)
     venv = arguments.venv or venv_of(arguments.name)
     python = environment.install(venv, arguments.python, say=lambda text: print(text, flush=True))
     table = "runtime" if kind_named(arguments.name) else "engine"
     print(f"{table} {arguments.name} is ready")
     if arguments.venv:  # elsewhere it is found by itself
-        print(remember(table, arguments.name, python.absolute(), settings.cwd))
+        print(remember(table, arguments.name, python.absolute(), arguments.settings.cwd))
     return Exit.OK
 
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
-
-from flows.cli.arguments import Parser, add_settings, settings_of
+from flows.cli.arguments import Arguments, Parser, add_settings
 from flows.cli.console import print_result
 from flows.cli.settings import PLACES
-from flows.sweep.workspace import Workspace
 from matrix.errors import Exit
 
 
@@ -18,15 +15,15 @@ def add(parser: Parser) -> None:
     add_settings(parser, names, as_json=True)
 
 
-def run(arguments: argparse.Namespace) -> Exit:
+def run(arguments: Arguments) -> Exit:
     from flows.cli.quantity import plain_text
     from flows.observe.evidence import notices_of
     from flows.sweep.local import open_builder
     from flows.sweep.planning import planned_cell
     from workers.build.keys import explain
 
-    settings = settings_of(arguments)
-    with Workspace(settings).read_state() as state:
+    settings = arguments.settings
+    with arguments.work.read_state() as state:
         planned = planned_cell(state, settings, arguments.cell, arguments.batch)
         cell_id, info = planned.cell.id, planned.info
         history = [one for one in state.stage_runs(info.id) if one.cell == cell_id]

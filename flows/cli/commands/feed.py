@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import tempfile
@@ -14,10 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flows.cli.activity import meter, waiting_for
-from flows.cli.arguments import Parser, add_verbs, refuse, settings_of
+from flows.cli.arguments import Arguments, Parser, add_verbs, refuse
 from flows.cli.console import print_json, print_result, tell
 from flows.cli.quantity import show_moment, show_size
-from flows.cli.settings import Settings
 from flows.cli.table import render
 from matrix.errors import Exit, NothingSelected, UsageError
 from matrix.slugs import slug
@@ -81,19 +79,17 @@ def _add_pull(parser: Parser) -> None:
     # fmt: on
 
 
-def _open(arguments: argparse.Namespace) -> tuple[Settings, Feed]:
-    from flows.sweep.workspace import Workspace
+def _open(arguments: Arguments) -> Feed:
 
-    settings = settings_of(arguments)
-    feed = Workspace(settings).open_feed()
+    feed = arguments.work.open_feed()
     waiting_for(f"asking the feed {feed.name}")
-    return settings, feed
+    return feed
 
 
-def _ls(arguments: argparse.Namespace) -> Exit:
+def _ls(arguments: Arguments) -> Exit:
     from feed.listing import list_packages, list_versions
 
-    _settings, feed = _open(arguments)
+    feed = _open(arguments)
     if arguments.name is None:
         packages = list(list_packages(feed))
         short = [(one.package, one.versions, _when(one.newest)) for one in packages]
@@ -107,11 +103,11 @@ def _ls(arguments: argparse.Namespace) -> Exit:
     return Exit.OK
 
 
-def _show(arguments: argparse.Namespace) -> Exit:
+def _show(arguments: Arguments) -> Exit:
     from feed.listing import show
     from flows.observe.evidence import opening_lines, opening_of, sharing_of
 
-    _settings, feed = _open(arguments)
+    feed = _open(arguments)
     found = show(feed, arguments.name, arguments.version)
     record = _build_record(feed, found)
     opening, sharing = opening_of(record), sharing_of(record)
@@ -156,17 +152,16 @@ def _build_record(feed: Feed, found: VersionDetails) -> dict[str, Any] | None:
             return None
 
 
-def _pull(arguments: argparse.Namespace) -> Exit:
+def _pull(arguments: Arguments) -> Exit:
     from feed.reader import pull
     from feed.selection import version_for
-    from flows.sweep.workspace import Workspace
 
-    settings, feed = _open(arguments)
+    feed = _open(arguments)
     if arguments.form:
-        return _pull_ort_package(arguments, settings, feed)
-    profile = Workspace(settings).profiles().get(arguments.profile) if arguments.profile else None
+        return _pull_ort_package(arguments, feed)
+    profile = arguments.work.profiles().get(arguments.profile) if arguments.profile else None
     if arguments.stamp and not arguments.name:
-        return _pull_stamp(arguments, settings, feed, profile)
+        return _pull_stamp(arguments, feed, profile)
     name, version, files = arguments.name, arguments.version, arguments.files or ("*",)
     one = name and version and not arguments.stamp
     refuse(
@@ -183,9 +178,7 @@ def _pull(arguments: argparse.Namespace) -> Exit:
     return Exit.OK
 
 
-def _pull_stamp(
-    arguments: argparse.Namespace, settings: Settings, feed: Feed, profile: Profile | None
-) -> Exit:
+def _pull_stamp(arguments: Arguments, feed: Feed, profile: Profile | None) -> Exit:
     from feed.errors import FeedError
     from feed.selection import pull_selection
     from matrix.naming import index_name
@@ -194,7 +187,7 @@ def _pull_stamp(
         raise UsageError(f"--for {profile.label} names the target: leave --target out")
     found = pull_selection(
         feed,
-        index_name(settings.package, arguments.stamp)[0],
+        index_name(arguments.settings.package, arguments.stamp)[0],
         arguments.stamp,
         arguments.dest,
         targets=arguments.target or ("*",),
@@ -214,7 +207,7 @@ def _pull_stamp(
     return Exit.CELLS_FAILED
 
 
-def _pull_ort_package(arguments: argparse.Namespace, settings: Settings, feed: Feed) -> Exit:
+def _pull_ort_package(arguments: Arguments, feed: Feed) -> Exit:
     from feed.ort_package import pull_ort_package
     from matrix.naming import index_name
 
@@ -229,7 +222,7 @@ def _pull_ort_package(arguments: argparse.Namespace, settings: Settings, feed: F
     )
     made = pull_ort_package(
         feed,
-        index_name(settings.package, arguments.stamp)[0],
+        index_name(arguments.settings.package, arguments.stamp)[0],
         arguments.stamp,
         Path(dest),
         targets=arguments.target or ("*",),
@@ -245,7 +238,7 @@ def _pull_ort_package(arguments: argparse.Namespace, settings: Settings, feed: F
 
 
 def _print_pulled(
-    arguments: argparse.Namespace, pulled: list[tuple[Pulled, bool]], profile: Profile | None
+    arguments: Arguments, pulled: list[tuple[Pulled, bool]], profile: Profile | None
 ) -> None:
     """Print what was pulled and, with a profile, whether each package is compiled for it."""
     lines, documents = [], []
@@ -260,7 +253,7 @@ def _print_pulled(
     print_result(arguments, documents, lines)
 
 
-def _verify(arguments: argparse.Namespace) -> Exit:
+def _verify(arguments: Arguments) -> Exit:
     one = (arguments.name is None) != (arguments.folder is None)
     refuse((not one, "verify needs a package, or --folder with one that was pulled", ""))
     signature = None
@@ -278,18 +271,18 @@ def _verify(arguments: argparse.Namespace) -> Exit:
     return Exit.OK if good else Exit.CELLS_FAILED
 
 
-def _verdicts(arguments: argparse.Namespace, signature: CheckSignature | None) -> Iterator[Verdict]:
+def _verdicts(arguments: Arguments, signature: CheckSignature | None) -> Iterator[Verdict]:
     from feed.listing import list_versions
     from feed.verify import verify_folder, verify_published
 
     if arguments.folder:
         yield verify_folder(arguments.folder, signature=signature)
         return
-    settings, feed = _open(arguments)
+    feed = _open(arguments)
     versions = list(list_versions(feed, arguments.name, arguments.version))
     if not versions:
         raise NothingSelected(f"no version of {arguments.name} matches {arguments.version}")
-    home = settings.path(settings.home)
+    home = arguments.work.home
     work = home if home.is_dir() and os.access(home, os.W_OK) else None
     for one in versions:
         with meter(f"{one.package} {one.version}") as progress:
@@ -308,13 +301,13 @@ def _verdict_lines(verdict: Verdict) -> list[str]:
     return [f"ok      {verdict.title}: {verdict.files} files" + (f" ({notes})" if notes else "")]
 
 
-def _promote(arguments: argparse.Namespace) -> Exit:
+def _promote(arguments: Arguments) -> Exit:
     from feed.listing import show
     from flows.packages.promotion import promote
 
-    settings, feed = _open(arguments)
+    feed = _open(arguments)
     name, version = arguments.name, arguments.version
-    view = promote(settings, feed, name, version, arguments.view, arguments.champion)
+    view = promote(arguments.settings, feed, name, version, arguments.view, arguments.champion)
     if arguments.json:
         print_json(_told(show(feed, name, version).published))
     else:

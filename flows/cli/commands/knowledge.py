@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
-from flows.cli.arguments import Parser, add_verbs, settings_of
+from flows.cli.arguments import Arguments, Parser, add_verbs
 from flows.cli.console import print_result, tell
 from flows.cli.quantity import counted
-from flows.sweep.workspace import Workspace
 from matrix.errors import Exit, PlanError, UsageError
 from matrix.findings import KINDS, STATUSES, Evidence, Finding, read_findings
 from matrix.globs import matches
@@ -31,16 +29,15 @@ def add(parser: Parser) -> None:
     # fmt: on
 
 
-def _folder(arguments: argparse.Namespace) -> Path:
-    settings = settings_of(arguments)
-    folder = Workspace(settings).knowledge
-    if settings.knowledge and not folder.is_dir():
+def _folder(arguments: Arguments) -> Path:
+    folder = arguments.work.knowledge
+    if arguments.settings.knowledge and not folder.is_dir():
         text = f"--knowledge: there is no folder {folder}"
         raise UsageError(text, hint="make it, or leave it out")
     return folder
 
 
-def _ls(arguments: argparse.Namespace) -> Exit:
+def _ls(arguments: Arguments) -> Exit:
     from flows.cli.table import render
     from flows.tune.knowledge import load_knowledge
 
@@ -80,7 +77,7 @@ def _json(one: Finding) -> dict[str, object]:
     return {**to_json(one), "level": one.level, "prunes": one.prunes}
 
 
-def _show(arguments: argparse.Namespace) -> Exit:
+def _show(arguments: Arguments) -> Exit:
     from flows.tune.knowledge import load_knowledge
 
     one = load_knowledge(_folder(arguments)).get(arguments.id)
@@ -135,7 +132,7 @@ def _evidence(seen: Evidence) -> str:
     return f"{said} {seen.model}{gain} {place}{how}{emulated}".rstrip()
 
 
-def _check(arguments: argparse.Namespace) -> Exit:
+def _check(arguments: Arguments) -> Exit:
     from flows.tune.knowledge import load_knowledge
 
     if arguments.files:

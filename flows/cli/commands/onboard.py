@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 
-from flows.cli.arguments import Parser, add_settings, settings_of
+from flows.cli.arguments import Arguments, Parser, add_settings
 from flows.cli.console import print_result, tell
 from flows.cli.settings import OF_MEASURING, PLACES
 from matrix.errors import Exit
@@ -35,7 +34,7 @@ def add(parser: Parser) -> None:
     # fmt: on
 
 
-def run(arguments: argparse.Namespace) -> Exit:
+def run(arguments: Arguments) -> Exit:
     from datetime import date
 
     from flows.onboard.entry import Wanted
@@ -43,7 +42,7 @@ def run(arguments: argparse.Namespace) -> Exit:
     from matrix.codec import to_json
     from matrix.slugs import slug
 
-    settings = settings_of(arguments)
+    settings = arguments.settings
     settings.protocol.check()
     what, task, catalog = arguments.what, arguments.for_task, arguments.catalog
     wanted = Wanted(what, task, catalog, arguments.dataset, arguments.metric)

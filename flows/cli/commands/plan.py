@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from dataclasses import asdict
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
-from flows.cli.arguments import CATALOG, Parser, add_settings, settings_of
+from flows.cli.arguments import CATALOG, Arguments, Parser, add_settings
 from flows.cli.quantity import counted, parse_duration, parse_size, show_duration, show_size
 from flows.cli.settings import OF_A_SWEEP, OPTIONS, PLACES, SELECTION, Settings
 from flows.cli.table import render
@@ -25,10 +24,10 @@ def add(parser: Parser) -> None:
     add_settings(parser, (*SELECTION, *OF_A_SWEEP, *PLACES), as_json=True)
 
 
-def run(arguments: argparse.Namespace) -> Exit:
+def run(arguments: Arguments) -> Exit:
     from flows.sweep.planning import plan_of
 
-    settings = settings_of(arguments)
+    settings = arguments.settings
     # The stamp's default is the user's date, not Greenwich's.
     plan = plan_of(settings, arguments.catalog, date.today())  # noqa: DTZ011
     known = _estimates(plan, settings)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 from dataclasses import asdict
 from pathlib import Path
 
-from flows.cli.arguments import Parser, add_settings, settings_of
+from flows.cli.arguments import Arguments, Parser, add_settings
 from flows.cli.console import print_result
 from flows.cli.quantity import show_duration
-from flows.sweep.workspace import Workspace
 from matrix.errors import Exit
 
 
@@ -24,13 +22,12 @@ def add(parser: Parser) -> None:
     parser.set_defaults(begins="fetching the package")
 
 
-def run(arguments: argparse.Namespace) -> Exit:
+def run(arguments: Arguments) -> Exit:
     from flows.packages.rebuild import rebuild
 
-    settings = settings_of(arguments)
-    feed = Workspace(settings).open_feed()
+    feed = arguments.work.open_feed()
     given = {"source": arguments.source, "recipes": arguments.recipes}
-    found = rebuild(feed, arguments.name, arguments.version, settings, given)
+    found = rebuild(feed, arguments.name, arguments.version, arguments.settings, given)
     title = f"{found.package} {found.version}"
     if found.same:
         took = f"every stage ran again, in {show_duration(found.seconds)}"

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 
 from flows.cli.activity import waiting_for
-from flows.cli.arguments import Parser, add_settings, settings_of
-from flows.sweep.workspace import Workspace, find_sweep
+from flows.cli.arguments import Arguments, Parser, add_settings
+from flows.sweep.workspace import find_sweep
 from matrix.errors import Exit
 
 
@@ -19,14 +18,14 @@ def add(parser: Parser) -> None:
     add_settings(parser, ("home", "state", "summary"))
 
 
-def run(arguments: argparse.Namespace) -> Exit:
+def run(arguments: Arguments) -> Exit:
     from flows.observe.diff.comparison import compare
     from flows.observe.report.collect import collect
     from flows.observe.report.page import write, write_traces
     from flows.observe.summaries import write_summaries
 
-    settings = settings_of(arguments)
-    with Workspace(settings).read_state() as state:
+    settings = arguments.settings
+    with arguments.work.read_state() as state:
         info = find_sweep(state, arguments.batch)
         other = find_sweep(state, arguments.against) if arguments.against else None
         comparison = compare(state, other, info) if other else None

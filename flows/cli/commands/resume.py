@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import argparse
-
-from flows.cli.arguments import Parser, add_sweeping, settings_of
+from flows.cli.arguments import Arguments, Parser, add_sweeping
 from flows.cli.settings import SELECTION
 from matrix.errors import Exit, UsageError
 
@@ -17,7 +15,7 @@ def add(parser: Parser) -> None:
     add_sweeping(parser, *SELECTION)
 
 
-def run(arguments: argparse.Namespace) -> Exit:
+def run(arguments: Arguments) -> Exit:
     batch, catalog, as_json = arguments.batch, arguments.catalog, arguments.json
     if arguments.fleet and catalog:
         hint = f"modelmill sweep {catalog} --stamp {batch} --fleet"
@@ -25,7 +23,7 @@ def run(arguments: argparse.Namespace) -> Exit:
     if arguments.fleet:
         from flows.fleet.launch import resume_on_fleet
 
-        return resume_on_fleet(settings_of(arguments), batch, arguments.pool, as_json=as_json)
+        return resume_on_fleet(arguments.settings, batch, arguments.pool, as_json=as_json)
     from flows.sweep.resume import resume
 
-    return resume(settings_of(arguments), batch, catalog, as_json=as_json)
+    return resume(arguments.settings, batch, catalog, as_json=as_json)

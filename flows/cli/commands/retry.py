@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import argparse
-
-from flows.cli.arguments import Parser, add_sweeping, settings_of
+from flows.cli.arguments import Arguments, Parser, add_sweeping
 from matrix.errors import Exit
 from matrix.status import FailureClass
 
@@ -23,14 +21,15 @@ def add(parser: Parser) -> None:
     add_sweeping(parser, "only")
 
 
-def run(arguments: argparse.Namespace) -> Exit:
+def run(arguments: Arguments) -> Exit:
     classes = tuple(FailureClass(name) for name in arguments.classes)
-    settings = settings_of(arguments)
     if arguments.fleet:
         from flows.fleet.launch import resume_on_fleet
 
         pool, as_json = arguments.pool, arguments.json
-        return resume_on_fleet(settings, arguments.batch, pool, retry=classes, as_json=as_json)
+        return resume_on_fleet(
+            arguments.settings, arguments.batch, pool, retry=classes, as_json=as_json
+        )
     from flows.sweep.resume import retry
 
-    return retry(settings, arguments.batch, classes, as_json=arguments.json)
+    return retry(arguments.settings, arguments.batch, classes, as_json=arguments.json)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 
-from flows.cli.arguments import Parser, add_settings, settings_of
+from flows.cli.arguments import Arguments, Parser, add_settings
 from flows.cli.console import print_result, tell
 from flows.cli.settings import PLACES
 from matrix.errors import Exit
@@ -18,15 +17,14 @@ def add(parser: Parser) -> None:
     parser.set_defaults(begins="preparing the review")
 
 
-def run(arguments: argparse.Namespace) -> Exit:
+def run(arguments: Arguments) -> Exit:
     from datetime import date
 
     from flows.onboard.review import Answer, Review
     from matrix.codec import to_json
 
-    settings = settings_of(arguments)
-    folder = settings.cwd / arguments.folder
-    found = Review(folder, settings, tell).go(date.today())  # noqa: DTZ011 - the user's date
+    folder = arguments.settings.cwd / arguments.folder
+    found = Review(folder, arguments.settings, tell).go(date.today())  # noqa: DTZ011 - the user's date
     lines = [f"{one.answer}: {one.text}" for one in found.objections]
     lines += [f"checked: {text}" for text in found.checked]
     lines += [f"{found.answer.name.replace('_', ' ')}: {arguments.folder}"]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from flows.cli.arguments import Parser, add_detail, add_settings, settings_of
+from flows.cli.arguments import Arguments, Parser, add_detail, add_settings
 from flows.cli.console import print_json, print_result
 from flows.cli.quantity import show_moment
 from flows.cli.table import render
@@ -30,22 +29,21 @@ def add(parser: Parser) -> None:
     add_detail(parser)
 
 
-def run(arguments: argparse.Namespace) -> Exit:
+def run(arguments: Arguments) -> Exit:
     from flows.observe.status import idle_lines, print_status
     from flows.observe.summary import summary_of
     from flows.observe.unserved import unserved_of
-    from flows.sweep.workspace import Workspace, find_sweep
+    from flows.sweep.workspace import find_sweep
     from matrix.globs import matches
 
-    settings = settings_of(arguments)
-    with Workspace(settings).read_state() as state:
+    with arguments.work.read_state() as state:
         if arguments.sweeps:
             return _list(arguments, state)
         info = find_sweep(state, arguments.stamp)
         if arguments.watch:
             code = _watch(state, info, as_json=arguments.json)
             return code if arguments.exit_code else Exit.OK
-        only, outcomes = settings.only, list(state.outcomes(info.id))
+        only, outcomes = arguments.settings.only, list(state.outcomes(info.id))
         if only:
             outcomes = [one for one in outcomes if matches(one.cell, only)]
         summary = summary_of(state, info, outcomes)
@@ -81,7 +79,7 @@ def _watch(state: StateReader, info: SweepInfo, *, as_json: bool) -> Exit:
     return summary.exit_code()
 
 
-def _list(arguments: argparse.Namespace, state: StateReader) -> Exit:
+def _list(arguments: Arguments, state: StateReader) -> Exit:
     sweeps = state.sweeps()
     rows = []
     for one in sweeps:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import math
 import time
 
-from flows.cli.arguments import Parser, add_verbs, settings_of
+from flows.cli.arguments import Arguments, Parser, add_verbs
 from flows.cli.console import print_result
 from flows.cli.quantity import parse_duration, parse_size, show_size
-from flows.cli.settings import Settings
-from flows.sweep.workspace import Workspace
 from matrix.errors import Exit, UsageError
 from workers.store import GcReport, Store, usage_of
 from workers.store.folder import require_store
@@ -26,31 +23,30 @@ def add(parser: Parser) -> None:
     verb("clear", "remove everything that no running sweep uses", _clear, as_json=False)
 
 
-def _du(arguments: argparse.Namespace) -> Exit:
-    store = Workspace(settings_of(arguments)).store
+def _du(arguments: Arguments) -> Exit:
+    store = arguments.work.store
     usage = usage_of(store)
     held = f"{usage.actions} stage results, {usage.blobs} files, {show_size(usage.size)}"
     print_result(arguments, usage, [f"{store}: {held}"])
     return Exit.OK
 
 
-def _gc(arguments: argparse.Namespace) -> Exit:
-    settings = settings_of(arguments)
-    budget = settings.disk_budget if arguments.budget is None else arguments.budget
+def _gc(arguments: Arguments) -> Exit:
+    budget = arguments.settings.disk_budget if arguments.budget is None else arguments.budget
     if budget is None and arguments.unused is None:
         hint = "give --budget 20GB or --unused 14d, or both"
         raise UsageError("gc needs to know what to keep", hint=hint)
     since = 0.0 if arguments.unused is None else time.time() - arguments.unused
-    return _tell(_open(settings).gc(math.inf if budget is None else budget, since))
+    return _tell(_open(arguments).gc(math.inf if budget is None else budget, since))
 
 
-def _clear(arguments: argparse.Namespace) -> Exit:
-    return _tell(_open(settings_of(arguments)).clear())
+def _clear(arguments: Arguments) -> Exit:
+    return _tell(_open(arguments).clear())
 
 
-def _open(settings: Settings) -> Store:
+def _open(arguments: Arguments) -> Store:
     """The existing store; none is created."""
-    root = Workspace(settings).store
+    root = arguments.work.store
     require_store(root)
     return Store(root)
 

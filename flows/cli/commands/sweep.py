@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from datetime import date
 
-from flows.cli.arguments import CATALOG, Parser, add_sweeping, settings_of
+from flows.cli.arguments import CATALOG, Arguments, Parser, add_sweeping
 from flows.cli.quantity import counted
-from flows.cli.settings import SELECTION, Settings
+from flows.cli.settings import SELECTION
 from flows.cli.table import render
 from matrix.errors import Exit
 from matrix.model import Plan
@@ -21,14 +20,14 @@ def add(parser: Parser) -> None:
     add_sweeping(parser, *SELECTION, "stamp")
 
 
-def run(arguments: argparse.Namespace) -> Exit:
+def run(arguments: Arguments) -> Exit:
     from flows.sweep.planning import catalog_reference, plan_of
 
-    settings = settings_of(arguments)
+    settings = arguments.settings
     # The stamp's default is the user's date, not Greenwich's.
     plan = plan_of(settings, arguments.catalog, date.today())  # noqa: DTZ011
     if arguments.dry_run:
-        return _dry_run(arguments, plan, settings)
+        return _dry_run(arguments, plan)
     catalog = catalog_reference(settings, arguments.catalog)
     if arguments.fleet:
         from flows.fleet.launch import Launch
@@ -43,13 +42,12 @@ def run(arguments: argparse.Namespace) -> Exit:
     return Run(plan, settings, recorded, as_json=arguments.json).go()
 
 
-def _dry_run(arguments: argparse.Namespace, plan: Plan, settings: Settings) -> Exit:
+def _dry_run(arguments: Arguments, plan: Plan) -> Exit:
     """Print what a sweep would do with every cell. Nothing is built or written."""
     from flows.sweep.planning import notice_lines
     from flows.sweep.published import Listing, list_feed
-    from flows.sweep.workspace import Workspace
 
-    feed = Workspace(settings).open_feed()
+    feed = arguments.work.open_feed()
     found = Listing() if feed.is_new else list_feed(feed, plan, every_stamp=False)
     there = {one.cell for one in found.seen}
     taken = {item.id for item in found.deleted}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import shutil
@@ -11,10 +10,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flows.cli.arguments import Parser, add_settings, refuse, settings_of
+from flows.cli.arguments import Arguments, Parser, add_settings, refuse
 from flows.cli.commands.bench import add_subject, choice_of, progress_of
 from flows.cli.console import print_json, tell
-from flows.cli.settings import PLACES, Settings
+from flows.cli.settings import PLACES
 from matrix.errors import Exit, UsageError
 
 if TYPE_CHECKING:
@@ -54,27 +53,29 @@ def add(parser: Parser) -> None:
     # fmt: on
 
 
-def run(arguments: argparse.Namespace) -> Exit:
+def run(arguments: Arguments) -> Exit:
     from flows.observe.trace.table import lines as trace_lines
     from flows.packages.traces import prepare, publish_trace
 
     _check(arguments)
-    settings = settings_of(arguments)
+    settings = arguments.settings
     if arguments.output:
         prepare(settings.cwd / arguments.output)
     found = []
-    for trace in _found(settings, arguments):
+    for trace in _found(arguments):
         found.append(trace)
         _print(arguments, partial(trace_lines, trace))
     # Nothing of what is compared with goes to the output.
     given = {**vars(arguments), "what": arguments.against, "output": None, "parse": None}
-    others = list(_found(settings, argparse.Namespace(**given))) if arguments.against else []
+    others = list(_found(Arguments(**given))) if arguments.against else []
     told = []
     for trace in found:
         other = _same_graph(trace, others)
         told.append(_compared(trace, other, arguments) if arguments.against else trace.to_json())
         if arguments.html:
-            _write_page(settings.cwd / arguments.html, trace, other, several=len(found) > 1)
+            _write_page(
+                arguments.settings.cwd / arguments.html, trace, other, several=len(found) > 1
+            )
     for trace in found if arguments.publish else ():
         if trace.usable:
             package, version = arguments.what
@@ -85,19 +86,19 @@ def run(arguments: argparse.Namespace) -> Exit:
     return Exit.OK if usable else Exit.CELLS_FAILED
 
 
-def _found(settings: Settings, arguments: argparse.Namespace) -> Iterator[Trace]:
+def _found(arguments: Arguments) -> Iterator[Trace]:
     from flows.packages.keeping import keep, trace_rows
     from flows.packages.traces import kept_trace
 
     if arguments.parse:
-        yield _parsed(settings, arguments)
+        yield _parsed(arguments)
         return
-    kept = [kept_trace(settings.cwd / word) for word in arguments.what]
+    kept = [kept_trace(arguments.settings.cwd / word) for word in arguments.what]
     if all(trace is not None for trace in kept):
         yield from filter(None, kept)
         return
-    for trace in _traced(settings, arguments):
-        keep(settings, trace_rows(trace), "the trace", tell)
+    for trace in _traced(arguments):
+        keep(arguments.settings, trace_rows(trace), "the trace", tell)
         yield trace
 
 
@@ -109,9 +110,7 @@ def _same_graph(trace: Trace, others: Sequence[Trace]) -> Trace | None:
     return next(same, None)
 
 
-def _compared(
-    trace: Trace, other: Trace | None, arguments: argparse.Namespace
-) -> dict[str, object]:
+def _compared(trace: Trace, other: Trace | None, arguments: Arguments) -> dict[str, object]:
     from flows.observe.trace.difference import difference, lines
 
     if other is None:
@@ -139,7 +138,7 @@ def _dest(name: str) -> str:
     return f"trace_{name.replace('-', '_')}"
 
 
-def _check(arguments: argparse.Namespace) -> None:
+def _check(arguments: Arguments) -> None:
     """Raise `UsageError` for arguments that do not go together."""
     for name, (_value, least, most, _text) in _NUMBERS.items():
         given = getattr(arguments, _dest(name))
@@ -158,14 +157,14 @@ def _check(arguments: argparse.Namespace) -> None:
     )
 
 
-def _print(arguments: argparse.Namespace, lines: Callable[[int, int], Iterable[str]]) -> None:
+def _print(arguments: Arguments, lines: Callable[[int, int], Iterable[str]]) -> None:
     """Print a table of so many operators in so many columns."""
     if not arguments.json:
         width = shutil.get_terminal_size((100, 24)).columns
         print("\n".join([*lines(arguments.trace_top_k, width), ""]), flush=True)
 
 
-def _traced(settings: Settings, arguments: argparse.Namespace) -> Iterator[Trace]:
+def _traced(arguments: Arguments) -> Iterator[Trace]:
     from flows.packages.measured import finding
     from flows.packages.traces import keep
     from workers.host.watch import Watching
@@ -176,32 +175,32 @@ def _traced(settings: Settings, arguments: argparse.Namespace) -> Iterator[Trace
 
     window = Window(arguments.trace_warmup, arguments.trace_iterations)
     plan = Plan(arguments.level, window, arguments.trace_threads)
-    with finding(settings, plan.threads) as finder:
+    with finding(arguments.settings, plan.threads) as finder:
         subjects = finder.find(arguments.what, choice_of(arguments))
         tracer = Tracer(
             finder.runtimes,
             lambda: find_viewer(os.environ.get("QNN_SDK_ROOT")),
-            Watching(settings.timeout, progress=progress_of(arguments)),
+            Watching(arguments.settings.timeout, progress=progress_of(arguments)),
         )
         pairs = [(at, one, graph) for at, one in enumerate(subjects, 1) for graph in one.graphs]
         with quiet("a trace", wait=arguments.wait, told=tell):
             for at, subject, graph in pairs:
                 number = str(at) if len(subjects) > 1 else ""
                 name = "-".join(filter(None, (number, graph.component)))
-                output = _output(settings, arguments, name if len(pairs) > 1 else "")
+                output = _output(arguments, name if len(pairs) > 1 else "")
                 with finder.store.scratch.borrow("trace") as folder:
                     trace = tracer.trace(subject, graph, plan, folder)
                     made = {kind: folder / file for kind, file in trace.artifacts.items()}
                     yield keep(trace, made, output)
 
 
-def _parsed(settings: Settings, arguments: argparse.Namespace) -> Trace:
+def _parsed(arguments: Arguments) -> Trace:
     from flows.packages.measured import finding
     from flows.packages.traces import keep
     from workers.measure.trace.tracer import Profile, trace_of
 
     given = (arguments.parse, arguments.qhas, arguments.model)
-    csv, qhas, model = (settings.cwd / name if name else None for name in given)
+    csv, qhas, model = (arguments.settings.cwd / name if name else None for name in given)
     for file in filter(None, (csv, qhas, model)):
         if not file.is_file():
             raise UsageError(f"there is no file {file}")
@@ -210,14 +209,14 @@ def _parsed(settings: Settings, arguments: argparse.Namespace) -> Trace:
     if model is None:
         trace = trace_of(profile, None)
     else:
-        with finding(settings) as finder:
+        with finding(arguments.settings) as finder:
             trace = trace_of(profile, finder.runtimes)
     files = {"profile": csv, **({"qhas": qhas} if qhas else {})}
-    return keep(trace, files, _output(settings, arguments, ""))
+    return keep(trace, files, _output(arguments, ""))
 
 
-def _output(settings: Settings, arguments: argparse.Namespace, name: str) -> Path | None:
+def _output(arguments: Arguments, name: str) -> Path | None:
     """`name`: of a component, as the package calls it."""
     if not arguments.output:
         return None
-    return Path(settings.cwd / arguments.output / re.sub(r"[^\w-]", "_", name))
+    return Path(arguments.settings.cwd / arguments.output / re.sub(r"[^\w-]", "_", name))

@@ -8,19 +8,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flows.cli.arguments import Parser, add_settings, refuse, settings_of
+from flows.cli.arguments import Arguments, Parser, add_settings, refuse
 from flows.cli.console import print_json, print_result, tell
 from flows.cli.quantity import counted, parse_duration
 from flows.cli.settings import OF_MEASURING, PLACES, SELECTION
 from matrix.errors import Exit, NothingSelected, UsageError
 
 if TYPE_CHECKING:
-    from flows.cli.settings import Settings
     from flows.tune.batch import Order
     from flows.tune.record import Recorded, Trial
     from flows.tune.replay import Graded
     from flows.tune.tuning import Shown
-    from state.reading import StateReader
 
 _SELECTION = tuple(name for name in SELECTION if name not in {"only", "skip"})
 _BUILDING = (
@@ -36,6 +34,7 @@ _BUILDING = (
 )
 _OF_FLEETS = ("package", "needs", "heartbeat")  # fmt: skip
 _OF_NEW_ONES = ("space", "hypotheses", "name", "seed", "min_gain")
+_OF_REPORT = "and --dest or --export"
 _MIN_GAIN = 5.0
 """Percent."""
 REPORT = "report"
@@ -87,21 +86,22 @@ def _percent(text: str) -> float:
     return value
 
 
-def run(arguments: argparse.Namespace) -> Exit:
+def run(arguments: Arguments) -> Exit:
     given = [name for name in ("what", "resume", "replay") if getattr(arguments, name)]
     hint = "for example modelmill tune demo --target mlas_cpu"
     refuse(
         (not given, "nothing to tune is given", hint),
         (len(given) > 1, "MODEL|CATALOG, --resume and --replay exclude each other", hint),
     )
-    settings, what = settings_of(arguments), arguments.what
+    what = arguments.what
     other = arguments.replay or what[:1] == [REPORT]
     refuse((arguments.fleet and other, "--fleet makes tunings, and nothing else", "leave it out"))
     if arguments.replay:
         refuse((arguments.export, "--export does not go with --replay", "leave it out"))
-        return _replay(arguments, settings)
+        return _replay(arguments)
     if what[:1] == [REPORT]:
-        return _report(arguments, settings)
+        refuse((len(what) != 2 or arguments.learn, "report takes the NAME of tunings", _OF_REPORT))
+        return _exported(arguments, what[1], _report(arguments, what[1]))
     refuse(
         (len(what) > 1, f"these are too many: {' '.join(what)}", "give one model or one catalog"),
         (arguments.dest, "--dest does not go with a tuning", "leave it out"),
@@ -112,49 +112,46 @@ def run(arguments: argparse.Namespace) -> Exit:
         refuse((wrong, f"--{flag} is for tunings on a fleet", "add --fleet"))
     if arguments.resume:
         _check_resume(arguments)
-    elif not settings.target:
+    elif not arguments.settings.target:
         raise UsageError("no target is given", hint="for example --target mlas_cpu")
-    return (_tune_on_fleet if arguments.fleet else _tune)(arguments, settings)
+    return _exported(arguments, *(_tune_on_fleet if arguments.fleet else _tune)(arguments))
 
 
-def _report(arguments: argparse.Namespace, settings: Settings) -> Exit:
-    """Write the page of tunings, or all their sessions."""
+def _exported(arguments: Arguments, name: str, code: Exit) -> Exit:
+    """Write all sessions of the tunings to the file that was asked for."""
+    from flows.tune.exported import export
+    from machine.disk import reason
+
+    if arguments.export:
+        path = arguments.settings.path(arguments.export)
+        try:
+            with arguments.work.read_state() as state:
+                count = export(state, name, path)
+        except OSError as error:
+            text = f"{path} cannot be written: {reason(error)}"
+            raise UsageError(text, hint="name another file with --export") from None
+        tell(f"{path} has {count} sessions; grade them with: modelmill tune --replay FILE")
+    return code
+
+
+def _report(arguments: Arguments, name: str) -> Exit:
     from flows.observe.tuning.document import document
     from flows.observe.tuning.page import write
-    from flows.sweep.workspace import Workspace
     from flows.tune.batch import rows_of
     from flows.tune.record import recorded
 
-    if len(arguments.what) != 2 or arguments.learn:
-        raise UsageError("report takes the NAME of tunings", hint="and --dest or --export")
-    name = arguments.what[1]
-    with Workspace(settings).read_state() as state:
+    with arguments.work.read_state() as state:
         rows_of(state, name)
         told = document(name, recorded(state, name))
-        if arguments.export:
-            _export(state, name, settings.path(str(arguments.export)))
     if arguments.json:
         print_json(told.to_json())
         return Exit.OK
-    folder = settings.path(str(arguments.dest)) if arguments.dest else settings.cwd
-    for path in write(told, folder):
+    for path in write(told, arguments.settings.path(arguments.dest or "")):
         print(path)
     return Exit.OK
 
 
-def _export(state: StateReader, name: str, path: Path) -> None:
-    from flows.tune.exported import export
-    from machine.disk import reason
-
-    try:
-        count = export(state, name, path)
-    except OSError as error:
-        text = f"{path} cannot be written: {reason(error)}"
-        raise UsageError(text, hint="name another file with --export") from None
-    tell(f"{path} has {count} sessions; grade them with: modelmill tune --replay FILE")
-
-
-def _check_resume(arguments: argparse.Namespace) -> None:
+def _check_resume(arguments: Arguments) -> None:
     """What a tuning compares, and how, is decided when it begins."""
     for name in (*_OF_NEW_ONES, *_SELECTION, *OF_MEASURING, "engine", "precision", "opset"):
         flag = {"hypotheses": "only"}.get(name, name.replace("_", "-"))
@@ -162,43 +159,35 @@ def _check_resume(arguments: argparse.Namespace) -> None:
         refuse((wrong, f"--{flag} is for new tunings", "a resume keeps what they began with"))
 
 
-def _tune_on_fleet(arguments: argparse.Namespace, settings: Settings) -> Exit:
+def _tune_on_fleet(arguments: Arguments) -> tuple[str, Exit]:
     from flows.fleet.tuning import order_tunings, resume_tunings
-    from flows.sweep.workspace import Workspace
 
-    pool, budget, as_json = arguments.pool, arguments.budget, arguments.json
-    if arguments.resume:
-        name = arguments.resume
-        code = resume_tunings(settings, name, budget, pool, as_json=as_json)
-    else:
-        order = _order(arguments, settings)
-        name, code = order_tunings(settings, order, budget, pool, as_json=as_json)
-    if arguments.export:
-        with Workspace(settings).read_state() as state:
-            _export(state, name, settings.path(str(arguments.export)))
-    return code
+    settings, name, pool = arguments.settings, arguments.resume, arguments.pool
+    budget, as_json = arguments.budget, arguments.json
+    if name:
+        return name, resume_tunings(settings, name, budget, pool, as_json=as_json)
+    return order_tunings(settings, _order(arguments), budget, pool, as_json=as_json)
 
 
-def _order(arguments: argparse.Namespace, settings: Settings) -> Order:
+def _order(arguments: Arguments) -> Order:
     from flows.tune.batch import Order
 
     return Order(
         what=arguments.what[0],
         name=arguments.name or "",
-        space=tuple(settings.cwd / path for path in arguments.space),
+        space=tuple(arguments.settings.cwd / path for path in arguments.space),
         only=tuple(arguments.hypotheses),
         min_gain=arguments.min_gain or _MIN_GAIN,
         seed=arguments.seed,
     )
 
 
-def _tune(arguments: argparse.Namespace, settings: Settings) -> Exit:
-    from flows.sweep.workspace import Workspace
+def _tune(arguments: Arguments) -> tuple[str, Exit]:
     from flows.tune.batch import begin, of_fleet, rows_of, work_on
 
-    work = Workspace(settings)
-    work.prepare()
-    with work.open_state() as state:
+    settings = arguments.settings
+    arguments.work.prepare()
+    with arguments.work.open_state() as state:
         if arguments.resume:
             name = arguments.resume
             rows_of(state, name)
@@ -206,7 +195,7 @@ def _tune(arguments: argparse.Namespace, settings: Settings) -> Exit:
                 hint = f"modelmill tune --resume {name} --fleet"
                 raise UsageError(f"the tuning {name} is one of a fleet", hint=hint)
         else:
-            name = begin(settings, state, _order(arguments, settings))
+            name = begin(settings, state, _order(arguments))
         rows = rows_of(state, name)
         if not rows:
             raise NothingSelected("the selection matches no cell to tune")
@@ -217,14 +206,10 @@ def _tune(arguments: argparse.Namespace, settings: Settings) -> Exit:
         except KeyboardInterrupt:
             tell(f"the measurements are kept; continue with: modelmill tune --resume {name}")
             raise
-        if arguments.export:
-            _export(state, name, settings.path(str(arguments.export)))
-    return _told(arguments, settings, name, found)
+    return name, _told(arguments, name, found)
 
 
-def _told(
-    arguments: argparse.Namespace, settings: Settings, name: str, found: list[Recorded]
-) -> Exit:
+def _told(arguments: Arguments, name: str, found: list[Recorded]) -> Exit:
     from flows.observe.tunings import tuning_lines
     from flows.tune.conclusion import champions_file
     from matrix.codec import to_json
@@ -235,7 +220,7 @@ def _told(
         lines += ["", *tuning_lines(one, width)]
     if any(one.champion for one in found):
         build = "modelmill sweep CATALOG --champions FILE builds them"
-        lines.append(f"\n{champions_file(settings)} has the champions; {build}")
+        lines.append(f"\n{champions_file(arguments.settings)} has the champions; {build}")
     statuses = {one.tuning.status for one in found}
     if TuningStatus.OUT_OF_TIME in statuses:
         lines.append(f"\nthe budget is used up; continue with: modelmill tune --resume {name}")
@@ -274,7 +259,7 @@ def _silent(*_told: object) -> None:
     """For programs, which read only the result."""
 
 
-def _replay(arguments: argparse.Namespace, settings: Settings) -> Exit:
+def _replay(arguments: Arguments) -> Exit:
     from flows.tune.elsewhere import read_elsewhere, told_of
     from matrix.codec import to_json
 
@@ -283,14 +268,13 @@ def _replay(arguments: argparse.Namespace, settings: Settings) -> Exit:
     if arguments.dest:
         from flows.observe.tuning.page import write
 
-        for path in write(told_of(found), settings.path(str(arguments.dest))):
+        for path in write(told_of(found), arguments.settings.path(arguments.dest)):
             tell(f"wrote {path}")
     if arguments.learn:
-        from flows.sweep.workspace import Workspace
         from flows.tune.learning import learn
 
         seen = [one for part in found for one in part.observations]
-        lines, drafts = learn(Workspace(settings).knowledge, seen)
+        lines, drafts = learn(arguments.work.knowledge, seen)
         tell(f"learned: {lines} observations, {drafts} drafts")
     print_result(arguments, to_json(rows), _grades(rows))
     return Exit.OK

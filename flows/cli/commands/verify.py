@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flows.cli.arguments import Parser, add_settings, settings_of
+from flows.cli.arguments import Arguments, Parser, add_settings
 from flows.cli.console import print_result
 from flows.cli.settings import PLACES
 from matrix.errors import Exit, UsageError
@@ -27,12 +26,12 @@ def add(parser: Parser) -> None:
     parser.set_defaults(begins="preparing the verification")
 
 
-def run(arguments: argparse.Namespace) -> Exit:
+def run(arguments: Arguments) -> Exit:
     from flows.packages.reverify import keep_evidence, opened_package
     from flows.sweep.local import verifying
     from matrix.digest import tree_digest
 
-    settings, what, version = settings_of(arguments), arguments.what, arguments.version
+    settings, what, version = arguments.settings, arguments.what, arguments.version
     if not version and "@" not in what and not (settings.cwd / what).is_dir():
         hint = "give PACKAGE VERSION, a folder or MODEL:TASK@TARGET"
         raise UsageError(f"there is no folder '{what}'", hint=hint)

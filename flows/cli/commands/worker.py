@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 
 from flows.cli.activity import waiting_for
-from flows.cli.arguments import Parser, add_settings, settings_of
+from flows.cli.arguments import Arguments, Parser, add_settings
 from flows.cli.quantity import parse_duration
 from matrix.errors import Exit
 
@@ -28,13 +27,14 @@ def add(parser: Parser) -> None:
     # fmt: on
 
 
-def run(arguments: argparse.Namespace) -> Exit:
+def run(arguments: Arguments) -> Exit:
     from flows.fleet.worker import Worker, queue_name
     from flows.sweep.stop import Stop, stopped_by_signals
 
-    settings = settings_of(arguments)
     engines = [name.strip() for name in arguments.engines.split(",") if name.strip()]
-    worker = Worker(settings, arguments.pool, engines, arguments.sweeps, arguments.drain_limit)
+    worker = Worker(
+        arguments.settings, arguments.pool, engines, arguments.sweeps, arguments.drain_limit
+    )
     waiting_for("looking for what works on this machine")
     words = worker.preflight(os.environ)
     from flows.fleet.deployments import announce

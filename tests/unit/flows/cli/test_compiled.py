@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from flows.cli.compiled import result_lines, result_to_json
+from flows.observe.evidence import opening_of
 from flows.packages.written import Written
 from workers.build.stages import Rung
 from workers.compile.check import Checked, Opening
@@ -45,9 +46,9 @@ def test_each_file_has_its_own_lines_and_failures_are_counted(tmp_path: Path) ->
 def test_a_package_says_whether_it_was_opened_and_on_what(tmp_path: Path) -> None:
     good = tuple(Rung(name, True, "") for name in ("integrity", "loads"))
     record = {"opening": {"model.onnx": SIDES}, "runtimes": [RUNTIME]}
-    checked = Written("m@x+p", tmp_path, "t", 1.5, (), good, record)
-    unsure = Written("m@x+p", tmp_path, rungs=(*good, Rung("parity", None, "no export")))
-    closed = Written("m@x+p", tmp_path, rungs=good[:1])
+    checked = Written("m@x+p", tmp_path, "t", 1.5, (), good, opening_of(record))
+    unsure = Written("m@x+p", tmp_path, verification=(*good, Rung("parity", None, "no export")))
+    closed = Written("m@x+p", tmp_path, verification=good[:1])
     lines = [" | ".join(result_lines([one])) for one in (checked, unsure, closed)]
     assert "checked: integrity, loads" in lines[0]
     assert "model.onnx opens in 0.1s and " in lines[0]
