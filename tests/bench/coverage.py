@@ -1,10 +1,10 @@
-"""Builds and verifies the whole zoo, and writes what came of it to docs/zoo.md.
+"""Builds and verifies the whole zoo, and writes the results to docs/zoo.md.
 
-    python -m tests.bench.coverage            sweeps the zoo for the CPU and the QNN NPU, an hour
-    python -m tests.bench.coverage LOG...     reads what such sweeps printed; later ones win, and
-                                              what none of them built stays as the page has it
+    python -m tests.bench.coverage            sweeps the zoo for the CPU and the QNN NPU (hours)
+    python -m tests.bench.coverage LOG...     reads the output of such sweeps: later logs win, and
+                                              cells that are in no log keep the page's result
 
-The NPU is Qualcomm's emulation on Linux (extra qnn); it says what is computed, not how fast.
+The NPU is Qualcomm's emulation on Linux (extra qnn): it shows what is computed, not how fast.
 """
 
 from __future__ import annotations
@@ -26,14 +26,19 @@ HEAD = """# The zoo: every pair that is said to build
 
 <!-- made by `python -m tests.bench.coverage` -->
 
-A tiny model with seeded random weights for every pair of architecture and task that
-[coverage](coverage.md) calls `builds`, built for ONNX Runtime's CPU and, in w8a16, for Qualcomm's
-NPU as its emulation computes it. A random model of two layers is harder to quantize than a trained
-one: a cosine below 0.95 says that these weights lose too much, not that all models of the
-architecture do. `does not load` says that the emulation cannot open or run the model, and
-`verify failed` that another rung of [verification](verification.md) does not hold.
+The packaged catalog `zoo` has a tiny model with seeded random weights for every pair of
+architecture and task that [coverage](coverage.md) calls `builds`. The table shows the result of
+building and verifying each model for ONNX Runtime's CPU provider and, in w8a16, for Qualcomm's NPU,
+which is emulated.
 
-`modelmill sweep zoo` builds them all; the tests build a sample, and with `-m slow` all of them.
+- `verified`: every rung of [verification](verification.md) holds.
+- `cosine 0.93` and the like: these random weights lose too much accuracy in w8a16. A trained model
+  of the same architecture is easier to quantize than a random one of two layers.
+- `does not load`: the emulation cannot open or run the model.
+- `verify failed`: another rung of verification does not hold.
+- `not run`: the cell has not been built yet.
+
+`modelmill sweep zoo` builds all of them. The tests build a sample, and with `-m slow` all of them.
 
 """
 
@@ -41,7 +46,7 @@ Results = dict[tuple[str, str, str], tuple[str, str]]
 
 
 def sweep() -> list[str]:
-    """What a sweep of the zoo prints."""
+    """The output of a sweep of the zoo."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "modelmill", "sweep", "zoo", "--home", folder]
         done = subprocess.run(
@@ -64,7 +69,7 @@ def results(lines: Iterable[str]) -> Results:
 
 
 def kept() -> dict[tuple[str, str, str], str]:
-    """Architecture, task and target -> what the page says so far."""
+    """Architecture, task and target -> the result on the page."""
     lines = PAGE.read_text("utf-8").splitlines() if PAGE.is_file() else []
     rows = [line.strip("| ").split(" | ") for line in lines if line.startswith("| ")]
     return {
@@ -75,7 +80,7 @@ def kept() -> dict[tuple[str, str, str], str]:
 
 
 def cell(result: tuple[str, str]) -> str:
-    """What the table says of one cell."""
+    """The entry of the table for one cell."""
     status, message = result
     if status in GOOD:
         return "verified"

@@ -45,7 +45,7 @@ def test_people_see_entries_totals_and_engines(
     assert main(["coverage", registry(project)]) == 0
     told = capsys.readouterr().out
     assert "a/bert:fill-mask" not in told  # it simply builds
-    assert "text-classification: a ranker is a classifier with one label" in told
+    assert "text-classification: a ranker is a text classifier with one label" in told
     (row,) = [
         line
         for line in told.splitlines()
