@@ -156,19 +156,11 @@ def _processor_seconds() -> dict[int, float]:
 def _compiled(runtimes: Runtimes, runtime: Runtime, models: list[Path], folder: Path) -> list[int]:
     """Bytes of the binaries; schematics, which some compilers add, are none."""
     with tempfile.TemporaryDirectory(dir=folder) as work:
-        members = [
-            Member(model.name, lambda dest, model=model: _place(model, dest), model.name)  # type: ignore[misc]
-            for model in models
-        ]
+        members = [Member(model.name, model, model.name) for model in models]
         result = compile_group(runtimes, members, Job(runtime, Profile("p", "t", "r"), Path(work)))
         assert not result.failures, result.failures
         binaries = [one for one in result.folder.glob("*.bin") if "_schematic" not in one.name]
         return [path.stat().st_size for path in binaries]
-
-
-def _place(model: Path, dest: Path) -> str:
-    (dest / model.name).write_bytes(model.read_bytes())
-    return model.name
 
 
 def _runtime(settings: Settings, runtimes: Runtimes) -> Runtime:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,6 @@ SAME = Threshold(cosine=0.9999)
 """Compiling changes numbers only through the order of operations."""
 SETS = 3
 SHARED = "this emulator cannot open a context that holds several graphs"
-
-
-Declared = tuple[str, str, tuple[int | str | None, ...]]
-"""Name, type and shape of an input or output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +35,9 @@ class Checked:
     detail: str
     portable: Opening | None = None
     compiled: Opening | None = None
-    inputs: tuple[Declared, ...] = ()
-    """As the compiled model declares them."""
-    outputs: tuple[Declared, ...] = ()
+    inputs: Sequence[Any] = ()
+    """As the compiled model declares them: name, type and shape of each."""
+    outputs: Sequence[Any] = ()
 
 
 def check_compiled(
@@ -62,14 +58,14 @@ def check_compiled(
     if told.get("error"):
         return Checked(None, f"the portable model does not run: {told['error']}")
     found = runtimes.measure(runtime, _request(compiled, reference=reference), watching)
-    problem = found.get("error") or _other_ports(told, found) or _too_far(found)
+    problem = found.get("error") or next(_differences(told, found), "")
     return Checked(
         passed=not problem,
         detail=str(problem or f"answers as the portable model does on {runtime.name}"),
         portable=_opening(told),
         compiled=_opening(found),
-        inputs=_ports(found, "inputs"),
-        outputs=_ports(found, "outputs"),
+        inputs=found.get("inputs", ()),
+        outputs=found.get("outputs", ()),
     )
 
 
@@ -84,19 +80,10 @@ def _opening(told: Mapping[str, Any]) -> Opening | None:
     return Opening(float(told["open_seconds"]), int(told["open_memory"]))
 
 
-def _ports(found: Mapping[str, Any], side: str) -> tuple[Declared, ...]:
-    return tuple((name, kind, tuple(shape)) for name, kind, shape in found.get(side, ()))
-
-
-def _other_ports(told: Mapping[str, Any], found: Mapping[str, Any]) -> str:
+def _differences(told: Mapping[str, Any], found: Mapping[str, Any]) -> Iterator[str]:
     for side in ("inputs", "outputs"):
         if told[side] != found[side]:
-            return f"its {side} are not those of the portable model"
-    return ""
-
-
-def _too_far(found: Mapping[str, Any]) -> str:
+            yield f"its {side} are not those of the portable model"
     for name, one in found["parity"].items():
         if text := one.get("absent") or too_far(one, SAME, "the portable model"):
-            return f"output {name}: {text}"
-    return ""
+            yield f"output {name}: {text}"

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from machine.files import hash_file
 from matrix.digest import value_digest
@@ -15,13 +14,21 @@ from matrix.errors import UsageError
 from matrix.model import Profile
 from workers.compile.check import Checked, check_compiled
 from workers.compile.devices import parameters
-from workers.compile.group import GroupResult, Job, Member, compare_sizes, compile_group
+from workers.compile.group import (
+    GroupResult,
+    Job,
+    Member,
+    compare_sizes,
+    compile_group,
+    references,
+)
 from workers.errors import BuildFailed
 from workers.host.watch import UNWATCHED, Watching
 from workers.runtimes.pool import Runtimes
 from workers.runtimes.runtime import Runtime
 
-SUFFIX = "_ctx"
+FINAL = "_ctx.onnx"
+"""The end of a context model's name."""
 _TOKEN = 16
 
 
@@ -54,14 +61,6 @@ class Compiled:
     """Of models in one context: bytes `together`, and `apart` with a context for each."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Source:
-    path: Path
-    external: tuple[str, ...]
-    digest: str
-    stem: str
-
-
 @dataclass(slots=True)
 class FileCompiler:
     """Compiles files for one profile."""
@@ -75,53 +74,46 @@ class FileCompiler:
     def run(self, paths: Sequence[Path]) -> list[Compiled]:
         """Compile all files and what is in folders, in order. Raises `UsageError` before anything
         is made."""
-        sources = self._sources(paths)
-        self._guard(sources)
-        groups = [sources] if self.options.share else [[one] for one in sources]
-        return [compiled for group in groups for compiled in self._group(group)]
-
-    def _sources(self, paths: Sequence[Path]) -> list[_Source]:
         found: dict[Path, tuple[Path, str]] = {}
         for given in paths:
             for path, stem in _models(given):
                 found.setdefault(path.resolve(), (path, stem))
-        external = [tuple(self._look(path)["external"]) for path, _stem in found.values()]
         stems = output_stems([stem for _path, stem in found.values()])
-        return [
-            _Source(path, beside, _digest(path, beside), stem)
-            for (path, _stem), beside, stem in zip(found.values(), external, stems, strict=True)
+        members = [
+            Member(str(path), path, stem + FINAL, self._weights(path))
+            for (path, _stem), stem in zip(found.values(), stems, strict=True)
         ]
+        self._guard(members)
+        groups = [members] if self.options.share else [[one] for one in members]
+        return [compiled for group in groups for compiled in self._group(group)]
 
-    def _look(self, path: Path) -> Mapping[str, Any]:
-        """What a source holds. Raises `UsageError` for one that is compiled already or no model."""
-        args = {"folder": str(path.parent.absolute()), "models": [path.name]}
+    def _weights(self, path: Path) -> Sequence[str]:
+        """The files with the weights of a model. Raises `UsageError` for one that is compiled
+        already or no model."""
         try:
-            reply = self.runtimes.checker.call("contexts", args, stage="compile")
+            told = references(self.runtimes, path.parent, [path.name])[path.name]
         except BuildFailed as error:
             raise UsageError(f"{path} cannot be read as an ONNX model: {error.reason}") from None
-        told: Mapping[str, Any] = reply.result[path.name]
         if told["nodes"]:
             raise UsageError(
                 f"{path} is compiled already", hint="give the portable model that it was made from"
             )
-        return told
+        return list(told["external"])
 
-    def _guard(self, sources: Sequence[_Source]) -> None:
+    def _guard(self, members: Sequence[Member]) -> None:
         dest = self.options.dest
         if dest.exists() and not dest.is_dir():
             raise UsageError(f"{dest} is a file", hint="name a folder with -o")
-        there = [name for one in sources if (dest / (name := _final(one))).exists()]
+        there = [one.output for one in members if (dest / one.output).exists()]
         if there and not self.options.overwrite:
             raise UsageError(
                 f"{dest} has {', '.join(there[:3])} already", hint="add --overwrite, or choose -o"
             )
 
-    def _group(self, sources: Sequence[_Source]) -> list[Compiled]:
+    def _group(self, wanted: Sequence[Member]) -> list[Compiled]:
         options = self.options
-        token = self._token(sources)
-        members = [
-            Member(str(one.path), _placer(one), f"{one.stem}_{token}.onnx") for one in sources
-        ]
+        named = f"_{self._token(wanted)}.onnx"
+        members = [replace(one, output=one.output.removesuffix(FINAL) + named) for one in wanted]
         self._count += 1
         folder = self.scratch / f"group-{self._count}"
         folder.mkdir()
@@ -133,18 +125,16 @@ class FileCompiler:
             options.watching.progress("compiling each model alone, to compare the sizes")
             sharing = compare_sizes(self.runtimes, shared, result, job)
         found = []
-        for source, member in zip(sources, members, strict=True):
-            outcome = self._outcome(source, member, result, shared=len(result.seconds) > 1)
+        for final, member in zip(wanted, members, strict=True):
+            outcome = self._outcome(member, final.output, result)
             outcome.sharing = sharing if member in shared else None
             found.append(outcome)
         self._place(found, members, result)
         shutil.rmtree(folder, ignore_errors=True)
         return found
 
-    def _outcome(
-        self, source: _Source, member: Member, result: GroupResult, *, shared: bool
-    ) -> Compiled:
-        compiled = Compiled(source.path, seconds=result.seconds.get(member.name, 0.0))
+    def _outcome(self, member: Member, final: str, result: GroupResult) -> Compiled:
+        compiled = Compiled(member.model, seconds=result.seconds.get(member.name, 0.0))
         if error := result.failures.get(member.name):
             compiled.error = error.reason
         elif not result.contexts[member.name]["nodes"]:
@@ -152,14 +142,15 @@ class FileCompiler:
             compiled.warning = f"no EPContext: {provider} takes no operator of it"
         else:
             dest = self.options.dest
-            compiled.output = dest / _final(source)
+            compiled.output = dest / final
             names = result.contexts[member.name]["binaries"]
             compiled.binaries = tuple(dest / name for name in names)
             if self.options.check:
-                self.options.watching.progress(f"checking {source.path}")
+                self.options.watching.progress(f"checking {member.name}")
                 compiled.checked = check_compiled(
-                    self.runtimes, self.options.runtime, source.path, result.folder / member.output,
-                    self.scratch, self.options.watching, shared=shared,
+                    self.runtimes, self.options.runtime, member.model,
+                    result.folder / member.output, self.scratch, self.options.watching,
+                    shared=len(result.seconds) > 1,
                 )  # fmt: skip
                 if compiled.checked.passed is False:
                     compiled.error = (
@@ -183,10 +174,13 @@ class FileCompiler:
             if one.output is not None:
                 _publish(result.folder / member.output, one.output)
 
-    def _token(self, sources: Sequence[_Source]) -> str:
-        options = self.options
-        made_of = parameters(options.runtime, options.profile)
-        return value_digest({**made_of, "sources": [one.digest for one in sources]})[:_TOKEN]
+    def _token(self, members: Sequence[Member]) -> str:
+        made_of = parameters(self.options.runtime, self.options.profile)
+        digests = [
+            value_digest([hash_file(one.model.parent / name)[0] for name in one.files])
+            for one in members
+        ]
+        return value_digest({**made_of, "sources": digests})[:_TOKEN]
 
 
 def output_stems(stems: Sequence[str]) -> list[str]:
@@ -219,27 +213,6 @@ def _models(given: Path) -> Iterator[tuple[Path, str]]:
         raise UsageError(f"{given} {what}", hint="give .onnx files or a folder of them")
     for path in found:
         yield path, "_".join(path.relative_to(given).with_suffix("").parts)
-
-
-def _final(source: _Source) -> str:
-    return f"{source.stem}{SUFFIX}.onnx"
-
-
-def _digest(path: Path, external: Sequence[str]) -> str:
-    return value_digest(
-        [hash_file(path)[0], *(hash_file(path.parent / one)[0] for one in external)]
-    )
-
-
-def _placer(source: _Source) -> Callable[[Path], str]:
-    def place(folder: Path) -> str:
-        for name in (source.path.name, *source.external):
-            target = folder / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(source.path.parent / name, target)
-        return source.path.name
-
-    return place
 
 
 def _publish(made: Path, final: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -29,10 +29,16 @@ class Member:
 
     name: str
     """As people know it."""
-    place: Callable[[Path], str]
-    """Puts the model with everything it refers to into a folder; returns the model's name there."""
+    model: Path
     output: str
     """The name of its context model."""
+    weights: Collection[str] = ()
+    """The files with its weights, in the folder of the model."""
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Everything that is compiled, by the names in that folder."""
+        return (self.model.name, *self.weights)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +129,9 @@ def _compile(
     """The member that failed, with its error."""
     sources = []
     for place, member in enumerate(members):
-        inside = job.folder / f"in-{place}"
-        inside.mkdir()
-        sources.append(f"in-{place}/{member.place(inside)}")
+        for name in member.files:
+            copy_file(member.model.parent / name, job.folder / f"in-{place}" / name)
+        sources.append(f"in-{place}/{member.model.name}")
     at, watching = 0, job.watching
 
     def progress(text: str) -> None:
@@ -161,9 +167,8 @@ _HINT = "does the device of this profile take the precision and operators of the
 
 
 def _read(runtimes: Runtimes, members: Sequence[Member], result: GroupResult, job: Job) -> None:
-    there = [one for one in members if (result.folder / one.output).is_file()]
-    args = {"folder": str(result.folder.absolute()), "models": [one.output for one in there]}
-    contexts = runtimes.checker.call("contexts", args, job.watching, stage=STAGE).result
+    there = [one.output for one in members if (result.folder / one.output).is_file()]
+    contexts = references(runtimes, result.folder, there, job.watching)
     for member in members:
         found = contexts.get(member.output, {"nodes": [], "binaries": [], "problems": []})
         result.contexts[member.name] = found
@@ -181,23 +186,15 @@ def model_in(folder: Path) -> Path:
     return found[0]
 
 
-def external_files(runtimes: Runtimes, model: Path) -> set[Path]:
-    """The files that hold the weights of a portable model: the compiled one has its own."""
-    args = {"folder": str(model.parent.absolute()), "models": [model.name]}
-    reply = runtimes.checker.call("contexts", args, stage=STAGE)
-    return {model.parent / name for told in reply.result.values() for name in told["external"]}
-
-
-def placer(model: Path) -> Callable[[Path], str]:
-    """Copies everything beside a model into a folder, but other models; answers its name there."""
-
-    def place(dest: Path) -> str:
-        for path in files_below(model.parent):
-            if path == model or path.suffix != ".onnx":
-                copy_file(path, dest / path.relative_to(model.parent))
-        return model.name
-
-    return place
+def references(
+    runtimes: Runtimes, folder: Path, models: Sequence[str], watching: Watching = UNWATCHED
+) -> Mapping[str, dict[str, Any]]:
+    """What models refer to, by their names in a folder: see `workers.verify.checker`."""
+    args = {"folder": str(folder.absolute()), "models": list(models)}
+    told: Mapping[str, dict[str, Any]] = runtimes.checker.call(
+        "contexts", args, watching, stage=STAGE
+    ).result
+    return told
 
 
 def copy_file(source: Path, dest: Path) -> None:

@@ -93,12 +93,13 @@ def compile_shared(
     """Compile all graphs into one context in `out`. Raises `BuildFailed` with the member at fault:
     what is left of a group with a failing member has another key, and is another run."""
     graphs = graphs_of(inputs)
-    members, result = _compiled(runtimes, graphs, key, job)
+    members = [_member(runtimes, one, key) for one in graphs]
+    result = _compiled(runtimes, graphs, members, job)
     for graph, member in zip(graphs, members, strict=True):
         group.copy_file(result.folder / member.output, out / graph.file)
     for binary in group.binaries_of(result):
         group.copy_file(result.folder / binary, out / binary)
-    _copy_rest(runtimes, inputs, graphs, out)
+    _copy_rest(inputs, members, out)
     if record := _composition(inputs, graphs):
         composition.write(record, out)
     return StageReport(
@@ -136,12 +137,13 @@ def compile_alone(
     else:
         model = group.model_in(folder)
         graphs = [Graph(model.stem, "", model, model.relative_to(folder).as_posix())]
-    _copy_rest(runtimes, {ALONE: folder}, graphs, out)
+    members = [_member(runtimes, one, key) for one in graphs]
+    _copy_rest({ALONE: folder}, members, out)
     facts: dict[str, Any] = {"contexts": [], "binaries": []}
     results = []
-    for graph in graphs:
+    for graph, member in zip(graphs, members, strict=True):
         alone = replace(job, folder=job.folder / graph.label)
-        (member,), result = _compiled(runtimes, [graph], key, alone)
+        result = _compiled(runtimes, [graph], [member], alone)
         context = result.contexts[graph.label]
         group.copy_file(result.folder / member.output, out / graph.origin)
         for name in context["binaries"]:
@@ -161,14 +163,16 @@ def _costs(results: Sequence[group.GroupResult], job: group.Job) -> dict[str, An
     }
 
 
+def _member(runtimes: Runtimes, graph: Graph, key: str) -> group.Member:
+    told = group.references(runtimes, graph.model.parent, [graph.model.name])
+    weights = told[graph.model.name]["external"]
+    return group.Member(graph.label, graph.model, f"{graph.label}_{key[:_TOKEN]}.onnx", weights)
+
+
 def _compiled(
-    runtimes: Runtimes, graphs: Sequence[Graph], key: str, job: group.Job
-) -> tuple[list[group.Member], group.GroupResult]:
+    runtimes: Runtimes, graphs: Sequence[Graph], members: Sequence[group.Member], job: group.Job
+) -> group.GroupResult:
     """Compile graphs together. Raises for the first one that has no context."""
-    members = [
-        group.Member(one.label, group.placer(one.model), f"{one.label}_{key[:_TOKEN]}.onnx")
-        for one in graphs
-    ]
     result = group.compile_once(runtimes, members, replace(job, folder=job.folder / "together"))
     for graph in graphs:
         failure = result.failures.get(graph.label)
@@ -182,19 +186,16 @@ def _compiled(
         if failure is not None:
             failure.member = graph.member
             raise failure
-    return members, result
+    return result
 
 
-def _copy_rest(
-    runtimes: Runtimes, inputs: Mapping[str, Path], graphs: Sequence[Graph], out: Path
-) -> None:
+def _copy_rest(inputs: Mapping[str, Path], members: Sequence[group.Member], out: Path) -> None:
     """The files that go along with the models: those of a member below its name."""
-    models = {graph.model for graph in graphs}
-    weights = {path for model in models for path in group.external_files(runtimes, model)}
+    compiled = {one.model.parent / name for one in members for name in one.files}
     for name, folder in inputs.items():
         below = out if name == ALONE else out / name
         for path in files_below(folder):
-            if path not in models | weights and path != folder / composition.FILE:
+            if path not in compiled and path != folder / composition.FILE:
                 group.copy_file(path, below / path.relative_to(folder))
 
 

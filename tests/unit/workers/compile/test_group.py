@@ -16,18 +16,15 @@ from workers.host.watch import Watching
 from workers.runtimes.pool import Runtimes
 
 
-def member(name: str) -> Member:
-    def place(folder: Path) -> str:
-        (folder / name).write_text(name)
-        return name
-
-    return Member(name, place, f"{name}_ctx")
+def member(folder: Path, name: str) -> Member:
+    (folder / name).write_text(name)
+    return Member(name, folder / name, f"{name}_ctx")
 
 
 def compiled(fake: FakeRuntimes, folder: Path, *names: str) -> GroupResult:
     told: list[str] = []
     job = Job(RUNTIME, Profile("p", "t", "r"), folder, Watching(5, progress=told.append))
-    result = compile_group(cast("Runtimes", fake), [member(name) for name in names], job)
+    result = compile_group(cast("Runtimes", fake), [member(folder, name) for name in names], job)
     assert all(text.rpartition(" ")[2] in names for text in told)
     return result
 
