@@ -20,8 +20,12 @@ from workers.runtimes.session import give_back, line
 from workers.sources.onnx_graph import (
     FOUR_BITS,
     STANDARD,
+    attributes,
     external,
     graphs,
+    inputs,
+    is_open,
+    load,
     tensor_bytes,
     tensors,
 )
@@ -63,20 +67,16 @@ class Checker(OrtService):
 
 def references(folder: Path, name: str) -> Answer:
     """The context binaries and the tensor files of a model. Raises for tensors outside."""
-    import onnx
-
-    model = onnx.load(folder / name, load_external_data=False)
+    model = load(folder / name)
     files = {_external(folder, folder / name, tensor) for tensor in tensors(model)} - {""}
     return {**read_contexts(model, folder, name), "external": sorted(files)}
 
 
 def inspect(folder: Path, path: Path) -> Answer:
     """The contents of a model file; `problems` are the reasons why it is not a valid model."""
-    import onnx
-
     answer: Answer = {"problems": [], "external": []}
     try:
-        model = onnx.load(path, load_external_data=False)
+        model = load(path)
         weights = list(tensors(model))
         files = {_external(folder, path, tensor) for tensor in weights} - {""}
         answer["external"] = sorted(files)
@@ -105,18 +105,11 @@ def _read(model: Any, path: Path, weights: list[Any], answer: Answer) -> Excepti
 
 def _graph(model: Any) -> Answer:
     nodes = [node for graph in graphs(model) for node in graph.node]
-    weights = {item.name for graph in graphs(model) for item in graph.initializer}
-    open_inputs = [
-        value.name
-        for value in model.graph.input
-        if value.name not in weights
-        and any(not dim.HasField("dim_value") for dim in value.type.tensor_type.shape.dim)
-    ]
     return {
         "ir": int(model.ir_version),
         "opsets": {item.domain or "ai.onnx": int(item.version) for item in model.opset_import},
         "ops": dict(Counter(map(_op, nodes))),
-        "open_inputs": open_inputs,
+        "open_inputs": [value.name for value in inputs(model) if is_open(value)],
         **_qdq(model, nodes),
     }
 
@@ -143,8 +136,7 @@ def _qdq(model: Any, nodes: list[Any]) -> Answer:
         if node.op_type == "QuantizeLinear":
             activations[_zero_type(node, types)] += 1
         elif node.op_type == "MatMulNBits":
-            bits = next((item.i for item in node.attribute if item.name == "bits"), 4)
-            weights[f"uint{bits}"] += 1
+            weights[f"uint{attributes(node).get('bits', 4)}"] += 1
         elif node.op_type == "DequantizeLinear":
             dequantized.add(node.output[0])
             if node.input[0] in types and node.input[0] not in scalars:
@@ -167,17 +159,15 @@ def _qdq(model: Any, nodes: list[Any]) -> Answer:
 def _zero_type(node: Any, types: dict[str, str]) -> str:
     if len(node.input) > 2 and node.input[2] in types:
         return types[node.input[2]]
-    given = next((item.i for item in node.attribute if item.name == "output_dtype"), 0)
+    given = attributes(node).get("output_dtype", 0)
     return _kind(given) if given else "uint8"
 
 
 def _constants(nodes: list[Any]) -> dict[str, str]:
     return {
-        node.output[0]: _kind(item.t.data_type)
+        node.output[0]: _kind(value.data_type)
         for node in nodes
-        if node.op_type == "Constant"
-        for item in node.attribute
-        if item.name == "value"
+        if node.op_type == "Constant" and (value := attributes(node).get("value")) is not None
     }
 
 

@@ -75,28 +75,30 @@ class Reference:
         self.key, self.folder, self.answers, self.generated = "", None, {}, {}
 
 
-@dataclass(slots=True)
+@dataclass
 class Measuring:
-    """Measures one package after another, on all runtimes that apply to it."""
+    """The measurements of one package, on all runtimes that apply to it."""
 
     runtimes: Runtimes
-    reference: Reference = field(default_factory=Reference)
+    kept: Reference
+    """Of the package before, until this one needs another."""
+    subject: Subject
+    watching: Watching
+    notes: Notes
+    with_task: bool
 
-    def measure(
-        self, observed: Observed, subject: Subject, watching: Watching, notes: Notes, *, task: bool
-    ) -> None:
+    def measure(self, observed: Observed) -> None:
         """Add the answers of the runtimes to `observed`."""
+        subject, cpu = self.subject, self._cpu
         own, profile = self._own(subject.claim), subject.claim.profile
         if profile is not None and (why := _not_opened(own, subject)):
             observed.stopped = f"only its own provider opens a compiled model: {why}"
             observed.missing.append(Missing(own.provider, own.device, why))
             return
-        cpu = self.runtimes.cpu()
-        job = _Job(self, subject, watching, cpu, task, notes)
         if subject.export is None:
             observed.no_reference = "the export is not available (give it with --export)"
         else:
-            observed.reference = job.reference()
+            observed.reference = self.reference()
             missing = [name for name in subject.models if name not in observed.reference]
             broken = [one["error"] for one in observed.reference.values() if one.get("error")]
             if missing or broken:
@@ -105,14 +107,15 @@ class Measuring:
                 )
         alone = bool(observed.no_reference)
         if profile is None:
-            observed.runs.append(job.ran(cpu, own=own == cpu, alone=alone))
+            observed.runs.append(self.ran(cpu, own=own == cpu, alone=alone))
         if isinstance(own, Missing):
             observed.missing.append(own)
         elif own != cpu:
-            observed.runs.append(job.ran(own, own=True, alone=alone))
+            observed.runs.append(self.ran(own, own=True, alone=alone))
             if profile is not None:
-                observed.opening = job.opening(own)
-        job.close()
+                observed.opening = self.opening(own)
+        if self._inputs is not None:
+            remove_tree(self._inputs)
 
     def _own(self, claim: Claim) -> Runtime | Missing:
         """The provider and device of the target, with the options of a compiled cell's profile."""
@@ -120,26 +123,14 @@ class Measuring:
             return self.runtimes.for_target(claim.target)
         return runtime_for(self.runtimes, claim.profile, claim.target, emulated=True)
 
-
-@dataclass
-class _Job:
-    """The measurements of one package."""
-
-    _owner: Measuring
-    _subject: Subject
-    _watching: Watching
-    _cpu: Runtime
-    _with_task: bool
-    _notes: Notes
-
     def __post_init__(self) -> None:
-        subject, cpu = self._subject, self._cpu
+        subject, rules = self.subject, self.subject.claim.rules
+        self._cpu = self.runtimes.cpu()
         self._record = subject.composition
         self._names = {one.model: one.name for one in self._record.components}
         self._inputs: Path | None = None
-        rules = subject.claim.rules
         self._extra = [rules.inputs] if rules.inputs else []
-        task = rules.task if self._with_task else None
+        task = rules.task if self.with_task else None
         self._task = {"dataset": task.dataset} if task else None
         self._basis = {
             "version": VERSION,
@@ -149,19 +140,19 @@ class _Job:
             "inputs": subject.inputs.tree if subject.inputs else subject.shapes(),
             "extra": [hash_file(Path(path))[0] for path in self._extra],
             "task": hash_file(Path(self._task["dataset"]))[0] if self._task else None,
-            "cpu": cpu.to_json(),
+            "cpu": self._cpu.to_json(),
         }
         self._reference_basis = {**self._basis, "models": subject.models}
         self._reference_key = value_digest(self._reference_basis)
 
     def reference(self) -> Json:
         """The export's answers on ONNX Runtime's CPU, without its outputs if they are noted."""
-        if self._owner.reference.key == self._reference_key:
-            return self._owner.reference.answers
-        return self._notes.find(MEASURED, self._reference_basis, self._run_reference, _well)
+        if self.kept.key == self._reference_key:
+            return self.kept.answers
+        return self.notes.find(MEASURED, self._reference_basis, self._run_reference, _well)
 
     def _run_reference(self) -> Json:
-        kept, subject = self._owner.reference, self._subject
+        kept, subject = self.kept, self.subject
         kept.drop()
         folder = subject.scratch.new_folder("reference")
         kept.folder = folder
@@ -180,8 +171,8 @@ class _Job:
 
     def ran(self, runtime: Runtime, *, own: bool, alone: bool) -> RuntimeRun:
         """The package on one runtime; `alone`: without a reference to compare it with."""
-        on = {"content": self._subject.content, "on": runtime.to_json(), "alone": alone}
-        found = self._notes.find(
+        on = {"content": self.subject.content, "on": runtime.to_json(), "alone": alone}
+        found = self.notes.find(
             MEASURED,
             {**self._basis, **on},
             lambda: self._run(runtime, alone=alone),
@@ -190,7 +181,7 @@ class _Job:
         return RuntimeRun(runtime, own, dict(found["models"]), found["joined"], found["generated"])
 
     def _run(self, runtime: Runtime, *, alone: bool) -> Json:
-        subject = self._subject
+        subject = self.subject
         reference = None if alone else self._outputs()
         with subject.scratch.borrow("outputs") as folder:
             models = {
@@ -203,10 +194,10 @@ class _Job:
 
     def _compared(self, runtime: Runtime, reference: Path | None) -> Json:
         """What the package generates, beside the export's and PyTorch's."""
-        files = {name: self._subject.folder / name for name in self._subject.models}
+        files = {name: self.subject.folder / name for name in self.subject.models}
         if reference is None:
             return self._generated(runtime, files)
-        exported = self._owner.reference.generated
+        exported = self.kept.generated
         if exported.get("error"):
             return {"export": exported}
         found = self._generated(runtime, files, reference=reference / generation.FILE)
@@ -216,10 +207,10 @@ class _Job:
         """What models generate; empty if a model is no decoder."""
         if self._record.loop is None:
             return {}
-        prompt = self._subject.folder / generation.FILE
+        prompt = self.subject.folder / generation.FILE
         if not prompt.is_file():
             return {"error": f"the package has no {generation.FILE}"}
-        known = self._owner.reference.answers
+        known = self.kept.answers
         args: Json = {
             "record": asdict(self._record),
             "prompt": str(prompt.absolute()),
@@ -230,12 +221,12 @@ class _Job:
             },
             **{name: str(path) for name, path in more.items()},
         }
-        return self._owner.runtimes.run(runtime, "generate", args, self._watching)
+        return self.runtimes.run(runtime, "generate", args, self.watching)
 
     def opening(self, runtime: Runtime) -> Json:
         """Seconds and memory to open each model, portable and then compiled, one after the other
         in the same process."""
-        subject, portable = self._subject, self._subject.portable
+        subject, portable = self.subject, self.subject.portable
         if portable is None:
             return {}
         basis = {"opening": VERSION, "portable": portable.tree, "on": runtime.to_json()}
@@ -251,18 +242,18 @@ class _Job:
                     for name in subject.models
                 }
 
-        return self._notes.find(MEASURED, {**basis, "content": subject.content}, examine)
+        return self.notes.find(MEASURED, {**basis, "content": subject.content}, examine)
 
     def _opened(self, runtime: Runtime, file: Path, name: str) -> Json:
         args = self._arguments(file, self._names.get(name, ""), sets=1)
-        told = self._owner.runtimes.measure(runtime, args, self._watching)
+        told = self.runtimes.measure(runtime, args, self.watching)
         if told.get("error"):
             return {"error": told["error"]}
         return {"seconds": told["open_seconds"], "memory": told["open_memory"]}
 
     def _outputs(self) -> Path:
         """The folder of the export's outputs."""
-        kept = self._owner.reference
+        kept = self.kept
         if kept.key != self._reference_key or kept.folder is None or not kept.folder.is_dir():
             self._run_reference()
         assert kept.folder is not None
@@ -273,18 +264,18 @@ class _Job:
     ) -> Json:
         component = self._names.get(name, "")
         # Outputs are needed as a reference, or by another component.
-        wanted = (reference is None and save == self._owner.reference.folder) or bool(component)
-        outputs = self._owner.reference.answers.get(name, {}).get("outputs", ())
+        wanted = (reference is None and save == self.kept.folder) or bool(component)
+        outputs = self.kept.answers.get(name, {}).get("outputs", ())
         args: Json = {
             **self._arguments(file, component, sets=SETS),
             "extra": self._extra,
             "outputs": [port[0] for port in outputs],
             "save": str(save / _saved(component)) if wanted else None,
             "reference": str(reference / _saved(component)) if reference else None,
-            "task": self._task if runtime == self._cpu or self._subject.claim.profile else None,
+            "task": self._task if runtime == self._cpu or self.subject.claim.profile else None,
             "linked": self._linked(component, save, reference),
         }
-        return self._owner.runtimes.measure(runtime, args, self._watching)
+        return self.runtimes.measure(runtime, args, self.watching)
 
     def _arguments(self, file: Path, component: str, *, sets: int) -> Json:
         return {
@@ -292,7 +283,7 @@ class _Job:
             "component": component,
             "sets": sets,
             "inputs": self._input_files(component),
-            "shapes": self._subject.shapes().get(component, {}),
+            "shapes": self.subject.shapes().get(component, {}),
         }
 
     def _linked(self, component: str, save: Path, reference: Path | None) -> Json | None:
@@ -319,11 +310,11 @@ class _Job:
 
     def _input_files(self, component: str) -> list[str]:
         """The engine's input values for a component."""
-        if self._subject.inputs is None:
+        if self.subject.inputs is None:
             return []
         if self._inputs is None:
-            self._inputs = self._subject.scratch.new_folder("inputs")
-            self._subject.inputs.place(self._inputs)
+            self._inputs = self.subject.scratch.new_folder("inputs")
+            self.subject.inputs.place(self._inputs)
         path = self._inputs / component / "inputs.npz"
         return [str(path)] if path.is_file() else []
 
@@ -338,14 +329,9 @@ class _Job:
                     for component, output in map(split, join.outputs)
                 ]
             if all(Path(side["file"]).is_file() for side in (*args["found"], *args["wanted"])):
-                host = self._owner.runtimes.checker
-                answers |= host.call("join", args, self._watching, stage=STAGE).result
+                host = self.runtimes.checker
+                answers |= host.call("join", args, self.watching, stage=STAGE).result
         return answers
-
-    def close(self) -> None:
-        """Remove the input values."""
-        if self._inputs is not None:
-            remove_tree(self._inputs)
 
 
 def _not_opened(own: Runtime | Missing, subject: Subject) -> str:

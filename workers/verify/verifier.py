@@ -26,7 +26,7 @@ from workers.verify.ladder.claim import Claim
 from workers.verify.ladder.levels import DEFAULT_LEVEL, failing, up_to
 from workers.verify.ladder.observed import Observed
 from workers.verify.ladder.rungs import climb, damaged
-from workers.verify.measuring import Measuring, Notes
+from workers.verify.measuring import Measuring, Notes, Reference
 from workers.verify.subject import Subject
 
 INSPECTED = "inspected"
@@ -91,7 +91,7 @@ class Verifier:
     def __init__(self, runtimes: Runtimes, level: str = DEFAULT_LEVEL) -> None:
         self.level = level
         self.runtimes = runtimes
-        self._measuring = Measuring(runtimes)
+        self._reference = Reference()
         self._versions: dict[str, str] | None = None
 
     def verify(self, built: Built, watching: Watching = UNWATCHED) -> Built:
@@ -111,7 +111,10 @@ class Verifier:
             self._inspect(observed, subject, watching, notes)
             observed.stopped = damaged(subject.claim, observed)
             if set(wanted) - STATIC and observed.models and not observed.stopped:
-                self._measuring.measure(observed, subject, watching, notes, task="task" in wanted)
+                with_task = "task" in wanted
+                Measuring(
+                    self.runtimes, self._reference, subject, watching, notes, with_task
+                ).measure(observed)
         except (CorruptBlob, OSError) as error:
             text = f"the export or the input values cannot be read: {error}"
             raise BuildFailed(FailureClass.DISK, STAGE, text) from error
@@ -130,7 +133,7 @@ class Verifier:
 
     def close(self) -> None:
         """End the processes."""
-        self._measuring.reference.drop()
+        self._reference.drop()
         self.runtimes.close()
 
     def _inspect(

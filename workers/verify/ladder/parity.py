@@ -7,12 +7,12 @@ dataset must be near that of the source model.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 from matrix.verification import EP, Task, Threshold
-from workers.verify.ladder import generated
+from workers.runtimes.runtime import CPU
 from workers.verify.ladder.claim import Claim
 from workers.verify.ladder.observed import Json, Judgement, Observed, RuntimeRun, not_run
 
@@ -32,17 +32,17 @@ def judge_outputs(claim: Claim, observed: Observed) -> Judgement:
                 unseen.append(f"{where} on {runtime} cannot be compared: {one['absent']}")
             elif text := too_far(one, limit):
                 problems.append(f"{where} on {runtime}: {text}")
-    problems += [text for run in observed.runs for text in generated.problems(run, claim.precision)]
+    problems += [text for run in observed.runs for text in _wrong_tokens(run, claim.precision)]
     if problems:
         problems.append(
             f"{claim.precision} must reach cosine {limit.cosine}; try another precision, better "
             "calibration data, or a threshold with its reason (verify.parity) in the catalog"
         )
     evidence["limits"] = _limits(limit)
-    evidence |= generated.evidence(observed.runs)
+    evidence |= _generation(observed.runs)
     passed, notes, evidence = observed.judged(problems, evidence, unseen)
     if passed:
-        said = filter(None, map(generated.summary, observed.runs[:1]))
+        said = filter(None, map(_tokens_found, observed.runs[:1]))
         notes = [*summary(evidence, limit), *said, *notes, *_elsewhere(claim, observed)]
     return passed, notes, evidence
 
@@ -54,7 +54,7 @@ def _rows(run: RuntimeRun) -> dict[str, Json]:
         ends = dict(found.get("end_to_end", {}))
         rows |= {f"{model} end to end {name}".rstrip(): one for name, one in ends.items()}
     rows |= {f"end to end {name}": one for name, one in run.joined.items()}
-    return rows | generated.rows(run)
+    return rows | _logits(run)
 
 
 def too_far(one: Json, limit: Threshold, reference: str = "the export") -> str:
@@ -116,6 +116,60 @@ def _elsewhere(claim: Claim, observed: Observed) -> Iterator[str]:
     if reason and observed.missing:
         one = observed.missing[0]
         yield f"not run on {one.provider} {one.device}: because {one.why} (waived: {reason})"
+
+
+def _logits(run: RuntimeRun) -> dict[str, Json]:
+    """The distance of the logits from the export's, over all steps."""
+    found = dict(run.generated.get("parity", {}))
+    return {"generated logits": found["logits"]} if found else {}
+
+
+def _wrong_tokens(run: RuntimeRun, precision: str) -> list[str]:
+    """Why a run does not generate what PyTorch does; empty: it does, or it is no decoder.
+
+    Every step was given PyTorch's token. The export, and an fp32 package on ONNX Runtime's CPU,
+    must find PyTorch's next token at every step. A coarser precision may prefer a token that is
+    nearly as likely: there the logits of all steps are compared with the export's, like any other
+    output.
+    """
+    told: list[str] = []
+    exported = run.generated.get("export", {})
+    for who, one in (("the export", exported), (run.runtime.name, run.generated)):
+        if "error" in one:
+            told.append(f"{who} cannot generate: {one['error']}")
+    told += _other("the export", exported)
+    if precision == "fp32" and run.runtime.provider == CPU and not told:
+        told += _other(run.runtime.name, run.generated)
+    return told
+
+
+def _generation(runs: Sequence[RuntimeRun]) -> dict[str, Any]:
+    """PyTorch's tokens, and how many of them every runtime finds."""
+    found = {run.runtime.name: run.generated for run in runs if "tokens" in run.generated}
+    if not found:
+        return {}
+    told = {name: {"tokens": one["tokens"], "same": _same(one)} for name, one in found.items()}
+    return {"generation": {"pytorch": next(iter(found.values()))["wanted"], **told}}
+
+
+def _tokens_found(run: RuntimeRun) -> str:
+    """For people: how many tokens are PyTorch's; empty: nothing was generated."""
+    one = run.generated
+    if "tokens" not in one:
+        return ""
+    return f"{_same(one)} of {len(one['wanted'])} generated tokens are PyTorch's"
+
+
+def _same(one: Json) -> int:
+    return sum(a == b for a, b in zip(one["tokens"], one["wanted"], strict=True))
+
+
+def _other(who: str, one: Json) -> list[str]:
+    pairs = zip(one.get("tokens", ()), one.get("wanted", ()), strict=True)
+    for number, (found, wanted) in enumerate(pairs, 1):
+        if found != wanted:
+            return [f"token {number} that {who} generates is {found}, PyTorch's is {wanted}"]
+    return []
 
 
 _TASK_ADVICE = "try another precision, better calibration data, or a larger `within` in the catalog"
