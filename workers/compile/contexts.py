@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
+from workers.sources.onnx_graph import attributes
+
 OP, DOMAIN = "EPContext", "com.microsoft"
 COMPATIBILITY = "ep_compatibility_info."
 
@@ -38,15 +40,14 @@ def read_contexts(model: Any, folder: Path, name: str) -> dict[str, Any]:
 
 
 def _node(node: Any) -> dict[str, Any]:
-    given = {item.name: item for item in node.attribute}
-    embedded = "embed_mode" not in given or bool(given["embed_mode"].i)
-    content = given["ep_cache_context"].s if "ep_cache_context" in given else b""
+    given = attributes(node)
+    embedded = bool(given.get("embed_mode", 1))
     return {
         "name": node.name,
-        "partition": _text(given["partition_name"].s) if "partition_name" in given else "",
-        "main": "main_context" not in given or bool(given["main_context"].i),
+        "partition": _text(given.get("partition_name", b"")),
+        "main": bool(given.get("main_context", 1)),
         "embedded": embedded,
-        "binary": "" if embedded else _text(content),
+        "binary": "" if embedded else _text(given.get("ep_cache_context", b"")),
     }
 
 

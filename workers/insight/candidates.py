@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from workers.insight.view import View, attribute, is_a, label
+from workers.insight.view import View, is_a, label
+from workers.sources.onnx_graph import attributes
 
 EVIDENCE = 3
 """Names of nodes that are told of each."""
@@ -34,14 +35,8 @@ def candidates(view: View) -> list[dict[str, Any]]:
     return sorted(found, key=lambda one: (-int(one["count"]), str(one["name"])))
 
 
-def _gelu(view: View) -> Found:
-    for node in view.of("Erf"):
-        if any(_near(view.scalar(add), 1.0) for add in view.users(node, "Add")):
-            yield node
-
-
-def _fast_gelu(view: View) -> Found:
-    for node in view.of("Tanh"):
+def _gelu(view: View, curve: str = "Erf") -> Found:
+    for node in view.of(curve):
         if any(_near(view.scalar(add), 1.0) for add in view.users(node, "Add")):
             yield node
 
@@ -57,14 +52,10 @@ def _bias_gelu(view: View) -> Found:
     for node in (*_gelu(view), *view.of("Gelu")):
         source = node if is_a(node, "Gelu") else view.maker(node.input[0], "Div", "Mul")
         if source is not None:
-            yield from _with_bias(view, view.makers(source, "Add"))
+            yield from filter(view.with_constant, view.makers(source, "Add"))
 
 
-def _with_bias(view: View, adds: list[Any]) -> Found:
-    return (node for node in adds if view.with_constant(node))
-
-
-def _norms(view: View, *, centered: bool) -> Found:
+def _layer_norm(view: View, *, centered: bool = True) -> Found:
     """Divisions by a root of a mean of squares, with the mean taken off before or not."""
     for root in view.of("Sqrt"):
         add = view.maker(root.input[0], "Add")
@@ -75,14 +66,6 @@ def _norms(view: View, *, centered: bool) -> Found:
         middle = view.maker(square.input[0], "Sub")
         if (middle is not None and bool(view.makers(middle, "ReduceMean"))) == centered:
             yield middle if centered else square
-
-
-def _layer_norm(view: View) -> Found:
-    return _norms(view, centered=True)
-
-
-def _simplified_layer_norm(view: View) -> Found:
-    return _norms(view, centered=False)
 
 
 def _skip_layer_norm(view: View) -> Found:
@@ -114,12 +97,13 @@ def _next(view: View, node: Any, *, back: bool) -> list[Any]:
     return view.makers(node, *types) if back else view.users(node, *types)
 
 
-def _bias_softmax(view: View) -> Found:
-    return (node for node in view.of("Softmax") if view.maker(node.input[0], "Add") is not None)
+def _made_by(view: View, kind: str, maker: str) -> Found:
+    """Nodes whose first input comes from a node of that type."""
+    return (node for node in view.of(kind) if view.maker(node.input[0], maker) is not None)
 
 
-def _before(view: View, types: tuple[str, ...], before: str) -> Found:
-    return (node for node in view.of(*types) if view.makers(node, before))
+def _transposed(view: View, kind: str) -> Found:
+    return (node for node in view.of(kind) if view.makers(node, "Transpose"))
 
 
 def _scaled(view: View) -> Found:
@@ -152,17 +136,13 @@ def _pad(view: View) -> Found:
     )
 
 
-def _concat_slice(view: View) -> Found:
-    return (node for node in view.of("Slice") if view.maker(node.input[0], "Concat") is not None)
-
-
 def _constant_unsqueeze(view: View) -> Found:
     return (node for node in view.of("Unsqueeze") if view.constant(node.input[0]))
 
 
 def _high_dimensions(view: View) -> Found:
     for node in view.of("Transpose"):
-        order = attribute(node, "perm") or ()
+        order = attributes(node).get("perm", ())
         if len(order) > _HIGH and view.maker(node.input[0], "Reshape") is not None:
             yield from view.users(node, "Reshape")[:1]
 
@@ -176,17 +156,17 @@ LEAST = {"slice_elimination": 3, "expand_elimination": 2, "transpose_optimizer":
 _CONV, _MATMUL, _GEMM, _ADD = ("Conv",), ("MatMul",), ("Gemm",), ("Add",)
 DETECTORS: Mapping[str, Callable[[View], Found]] = {
     "gelu": _gelu,
-    "fast_gelu": _fast_gelu,
+    "fast_gelu": lambda view: _gelu(view, "Tanh"),
     "quick_gelu": _quick_gelu,
     "bias_gelu": _bias_gelu,
     "layer_norm": _layer_norm,
-    "simplified_layer_norm": _simplified_layer_norm,
+    "simplified_layer_norm": lambda view: _layer_norm(view, centered=False),
     "skip_layer_norm": _skip_layer_norm,
     "attention": _attention,
-    "bias_softmax": _bias_softmax,
+    "bias_softmax": lambda view: _made_by(view, "Softmax", "Add"),
     "matmul_add": lambda view: _after(view, _MATMUL, _ADD, constant=True),
     "matmul_activation": lambda view: _after(view, _MATMUL, ACTIVATIONS),
-    "matmul_transpose": lambda view: _before(view, _MATMUL, "Transpose"),
+    "matmul_transpose": lambda view: _transposed(view, "MatMul"),
     "matmul_scale": _scaled,
     "conv_bn": lambda view: _after(view, _CONV, ("BatchNormalization",)),
     "conv_add": lambda view: _after(view, _CONV, _ADD, constant=True),
@@ -196,11 +176,11 @@ DETECTORS: Mapping[str, Callable[[View], Found]] = {
     "pad": _pad,
     "gemm_activation": lambda view: _after(view, _GEMM, ACTIVATIONS),
     "gemm_sum": lambda view: _after(view, _GEMM, _ADD),
-    "gemm_transpose": lambda view: _before(view, _GEMM, "Transpose"),
+    "gemm_transpose": lambda view: _transposed(view, "Gemm"),
     "slice_elimination": lambda view: iter(view.of("Slice")),
     "expand_elimination": lambda view: iter(view.of("Expand")),
     "unsqueeze_elimination": _constant_unsqueeze,
-    "concat_slice_elimination": _concat_slice,
+    "concat_slice_elimination": lambda view: _made_by(view, "Slice", "Concat"),
     "transpose_optimizer": lambda view: iter(view.of("Transpose")),
     "highdimRTR_lowdimRTR": _high_dimensions,
 }

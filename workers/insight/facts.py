@@ -14,9 +14,7 @@ MOST_NODES = 200_000
 
 def read_facts(path: Path) -> dict[str, Any]:
     """For `flows.tune.insight`. Raises whatever onnx raises at a file that is no model."""
-    import onnx
-
-    model = onnx.load(path, load_external_data=False)
+    model = onnx_graph.load(path)
     operators = onnx_graph.operators(model)
     del operators["Constant"]
     if operators.total() > MOST_NODES:
@@ -33,11 +31,9 @@ def read_facts(path: Path) -> dict[str, Any]:
 
 def _open_dimensions(model: Any) -> list[str]:
     """`input_ids[1] sequence`, one for each dimension of an input without a size."""
-    weights = {tensor.name for tensor in model.graph.initializer}
     return [
-        f"{value.name}[{place}] {dim.dim_param}".rstrip()
-        for value in model.graph.input
-        if value.name not in weights
-        for place, dim in enumerate(value.type.tensor_type.shape.dim)
-        if not dim.HasField("dim_value")
+        f"{value.name}[{place}] {dim or ''}".rstrip()
+        for value in onnx_graph.inputs(model)
+        for place, dim in enumerate(onnx_graph.dims(value))
+        if not isinstance(dim, int)
     ]

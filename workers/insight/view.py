@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from typing import Any
 
-from workers.sources.onnx_graph import STANDARD
+from workers.sources.onnx_graph import STANDARD, attributes
 
 _FLOATS = {1, 10, 11}
 """float, float16, double."""
@@ -20,10 +21,9 @@ class View:
         self.nodes = [node for node in graph.node if node.op_type != "Constant"]
         self._weights = {tensor.name: tensor for tensor in graph.initializer}
         self._weights |= {
-            name: item.t
+            name: value
             for name, node in constants.items()
-            for item in node.attribute
-            if item.name == "value"
+            if (value := attributes(node).get("value")) is not None
         }
         self._fixed = {*self._weights, *constants}
         for node in self.nodes:  # exporters write a shared weight as Identity of it
@@ -72,7 +72,7 @@ class View:
         """The one number among its inputs that is part of the model."""
         for name in node.input:
             tensor = self._weights.get(name)
-            if tensor is not None and _count(tensor) == 1 and tensor.data_type in _FLOATS:
+            if tensor is not None and math.prod(tensor.dims) == 1 and tensor.data_type in _FLOATS:
                 return _number(tensor)
         return None
 
@@ -85,21 +85,6 @@ def is_a(node: Any, *types: str) -> bool:
 def label(node: Any) -> str:
     """Its name; of a node without one, its first output."""
     return str(node.name or node.output[0])
-
-
-def attribute(node: Any, name: str) -> Any:
-    """The value of an attribute; None if it has none."""
-    from onnx import helper
-
-    found = next((item for item in node.attribute if item.name == name), None)
-    return None if found is None else helper.get_attribute_value(found)
-
-
-def _count(tensor: Any) -> int:
-    count = 1
-    for dim in tensor.dims:
-        count *= dim
-    return count
 
 
 def _number(tensor: Any) -> float | None:

@@ -6,8 +6,8 @@ exactly if the package generates PyTorch's text by itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -51,7 +51,7 @@ def answer(opening: Callable[[str], Session], args: Mapping[str, Any]) -> Answer
     """The most likely token of every step beside PyTorch's, and how far the logits are from the
     export's; an exception of the runtime is part of the answer."""
     found: Answer = {"at": "run"}
-    with values.told(found), _components(opening, args) as opener:
+    with values.told(found), closing(_Opener(opening, args)) as opener:
         import numpy as np
 
         record = from_json(args["record"], Composition)
@@ -67,15 +67,6 @@ def answer(opening: Callable[[str], Session], args: Mapping[str, Any]) -> Answer
             theirs = generation.read(Path(args["reference"]))[LOGITS]
             found["parity"] = compare([{LOGITS: logits}], [{LOGITS: theirs}])
     return found
-
-
-@contextmanager
-def _components(opening: Callable[[str], Session], args: Mapping[str, Any]) -> Iterator[_Opener]:
-    opener = _Opener(opening, args)
-    try:
-        yield opener
-    finally:
-        opener.close()
 
 
 def _size(dim: int | str | None) -> int | str | None:

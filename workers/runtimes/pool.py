@@ -143,7 +143,7 @@ class Runtimes:
             if kind is ORT:
                 raise
             return Missing(provider, "", error.reason, error.hint)
-        return [Runtime.from_json(row) for row in rows]
+        return [Runtime(**row) for row in rows]
 
     def _host_of(self, runtime: Runtime) -> Host:
         return self._host(next(kind for kind in KINDS if kind.name == runtime.kind))

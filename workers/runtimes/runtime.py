@@ -118,11 +118,6 @@ class Runtime:
             del told["level"]
         return told
 
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Runtime:
-        """A runtime from its JSON."""
-        return cls(**value)
-
 
 @dataclass(frozen=True, slots=True)
 class Missing:

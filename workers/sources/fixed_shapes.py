@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from workers.sources import onnx_graph
+
 
 def fix(model: Any, inputs: Mapping[str, Any]) -> None:
     """Give a graph's inputs the shapes of these arrays and remove all other known shapes.
@@ -33,7 +35,7 @@ def dynamic(model: Any) -> list[str]:
     return [
         value.name
         for value in (*model.graph.input, *model.graph.output)
-        if any(not dim.HasField("dim_value") for dim in value.type.tensor_type.shape.dim)
+        if onnx_graph.is_open(value)
     ]
 
 

@@ -7,7 +7,6 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from workers.engine import StageError
 from workers.sources import ready_files as ready
@@ -163,16 +162,13 @@ def _cached_commit(ref: str, revision: str) -> str | None:
 def _errors() -> tuple[type[Exception], ...]:
     from huggingface_hub.errors import HFValidationError
 
-    # The hub's client lets errors of requests or httpx through, depending on its version: they are
-    # OSErrors or derive from these classes.
-    found: list[type[Exception]] = [OSError, HFValidationError]
-    for module in ("requests", "httpx"):
-        try:
-            client: Any = __import__(module)
-        except ImportError:
-            continue
-        found.append(client.RequestException if module == "requests" else client.HTTPError)
-    return tuple(found)
+    # The hub's client lets errors of requests, which are OSErrors, or of httpx through, depending
+    # on its version.
+    try:
+        from httpx import HTTPError
+    except ImportError:
+        return OSError, HFValidationError
+    return OSError, HFValidationError, HTTPError
 
 
 def _typed(ref: str, revision: str, error: Exception) -> StageError:

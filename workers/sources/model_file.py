@@ -29,16 +29,12 @@ def find(folder: Path, component: str) -> Path:
 
 def load_graph(folder: Path) -> Any:
     """The model in a folder without the weights that lie beside it."""
-    import onnx
-
-    return onnx.load(str(folder / MODEL), load_external_data=False)
+    return onnx_graph.load(folder / MODEL)
 
 
 def load(file: Path) -> Any:
     """The model with all its weights in memory."""
-    import onnx
-
-    model = onnx.load(str(file), load_external_data=False)
+    model = onnx_graph.load(file)
     for tensor in onnx_graph.tensors(model):
         weight_file.take_in(tensor, file.parent)
     return model

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
 from typing import Any
 
 from workers.composition import Ports
@@ -21,6 +22,13 @@ _QUANTIZED = (
     "QuantizeLinear", "DequantizeLinear", "DynamicQuantize", "QLinear", "QGemm", "QAttention",
 )  # fmt: skip
 _CONTRIB = ("com.microsoft", "com.microsoft.nchwc", "com.microsoft.experimental")
+
+
+def load(file: Path) -> Any:
+    """The model in a file without the weights that lie beside it."""
+    import onnx
+
+    return onnx.load(str(file), load_external_data=False)
 
 
 def graphs(model: Any) -> Iterator[Any]:
@@ -47,13 +55,38 @@ def tensors(model: Any) -> Iterator[Any]:
                 yield from attribute.tensors
 
 
-def ports(model: Any) -> Ports:
-    """The inputs and outputs of a graph, without the weights that are listed as inputs."""
+def inputs(model: Any) -> list[Any]:
+    """The inputs of a graph, without the weights that are listed as inputs."""
     weights = {tensor.name for tensor in model.graph.initializer}
+    return [value for value in model.graph.input if value.name not in weights]
+
+
+def ports(model: Any) -> Ports:
+    """The names of the inputs and outputs of a graph."""
     return (
-        tuple(value.name for value in model.graph.input if value.name not in weights),
+        tuple(value.name for value in inputs(model)),
         tuple(value.name for value in model.graph.output),
     )
+
+
+def dims(value: Any) -> list[int | str | None]:
+    """The dimensions of an input or output: a size, a name, or None."""
+    return [
+        dim.dim_value if dim.HasField("dim_value") else dim.dim_param or None
+        for dim in value.type.tensor_type.shape.dim
+    ]
+
+
+def is_open(value: Any) -> bool:
+    """Whether an input or output has a dimension without a size."""
+    return any(not isinstance(dim, int) for dim in dims(value))
+
+
+def attributes(node: Any) -> dict[str, Any]:
+    """The values of a node's attributes by name."""
+    from onnx import helper
+
+    return {item.name: helper.get_attribute_value(item) for item in node.attribute}
 
 
 @dataclass(frozen=True, slots=True)

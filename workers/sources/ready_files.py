@@ -55,10 +55,8 @@ def side_files(folder: Path) -> list[str]:
 
 def _read(file: Path) -> Any:
     """The graph without its weights. Raises `StageError` if the file is not a model."""
-    import onnx
-
     try:
-        model = onnx.load(str(file), load_external_data=False)
+        model = onnx_graph.load(file)
     except OSError as error:
         raise export_error(f"{file.name} cannot be read: {error.strerror}") from error
     except Exception as error:  # protobuf's errors derive straight from Exception
@@ -67,7 +65,7 @@ def _read(file: Path) -> Any:
         raise export_error(
             f"{file.name} is not an ONNX model: it has no nodes", "is the file complete?"
         )
-    if not any(item.domain in {"", "ai.onnx"} for item in model.opset_import):
+    if not any(item.domain in onnx_graph.STANDARD for item in model.opset_import):
         raise export_error(f"{file.name} uses no standard ONNX operators")
     return model
 

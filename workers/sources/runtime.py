@@ -9,7 +9,7 @@ from typing import Any
 
 from workers.engine import version
 from workers.runtimes.runtime import CPU
-from workers.sources import model_file
+from workers.sources import model_file, onnx_graph
 from workers.sources.errors import one_line, optimize_error
 
 DISTRIBUTIONS = (
@@ -105,22 +105,15 @@ def optimize(file: Path, target: Path, level: str, blocked: Sequence[str] = ()) 
 
 def signature(file: Path) -> dict[str, Port]:
     """The inputs of a graph by name, in its order; weights are not read."""
-    import onnx
+    from onnx.helper import tensor_dtype_to_np_dtype
 
-    model = onnx.load(str(file), load_external_data=False)
-    weights = {tensor.name for tensor in model.graph.initializer}
-    ports = {}
-    for value in model.graph.input:
-        if value.name in weights:
-            continue
-        tensor = value.type.tensor_type
-        dtype = str(onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type))
-        shape = tuple(
-            dim.dim_value if dim.HasField("dim_value") else dim.dim_param or None
-            for dim in tensor.shape.dim
+    return {
+        value.name: Port(
+            str(tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)),
+            tuple(onnx_graph.dims(value)),
         )
-        ports[value.name] = Port(dtype, shape)
-    return ports
+        for value in onnx_graph.inputs(onnx_graph.load(file))
+    }
 
 
 def add_types(folder: Path, temp: Path) -> None:

@@ -90,7 +90,7 @@ def _resolve_file(folder: Path, file: str) -> Resolved:
     """A ready ONNX file on this machine with its weights and the small files beside it."""
     if not (folder / file).is_file():
         raise export_error(f"{folder / file} does not exist", "correct the catalog")
-    entries = [_entry(folder / name, name) for name in ready.parts_of(folder, file)]
+    entries = [entry(folder / name, name) for name in ready.parts_of(folder, file)]
     entries.sort(key=lambda entry: entry.path)
     facts = {"file": file, "files": list(map(asdict, entries))}
     size = sum(entry.size for entry in entries)
@@ -103,30 +103,26 @@ def _resolve_folder(folder: Path, allow: Mapping[str, bool]) -> Resolved:
     check_complete(folder, str(folder), pickle=allow["pickle"])
     names = (path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
     wanted = matching(names, patterns(pickle=allow["pickle"], remote_code=allow["remote_code"]))
-    entries = [_entry(folder / name, name) for name in wanted]
+    entries = [entry(folder / name, name) for name in wanted]
     files = list(map(asdict, entries))
     heavy = (name for name in wanted if name.endswith((".safetensors", ".bin")))
     weights = sum(float_bytes(folder / name) for name in heavy)
     return Resolved(SourceKind.FOLDER, files_digest(entries), {"files": files}, size=weights)
 
 
-def entry(file: Path, name: str) -> FileEntry:
-    """A file as the digest of a source has it, under a name inside that."""
-    try:
-        return _entry(file, name)
-    except OSError as error:
-        raise export_error(
-            f"{file} cannot be read: {error.strerror}", "correct its path in the catalog"
-        ) from error
-
-
 _hashed: dict[tuple[str, int, int, int], str] = {}
 """(path, size, mtime_ns, inode) -> sha256, so the plans of many cells read the weights once."""
 
 
-def _entry(file: Path, name: str) -> FileEntry:
-    stat = file.stat()
-    key = (str(file), stat.st_size, stat.st_mtime_ns, stat.st_ino)
-    if key not in _hashed:
-        _hashed[key] = hash_file(file)[0]
+def entry(file: Path, name: str) -> FileEntry:
+    """A file as the digest of a source has it, under a name inside that."""
+    try:
+        stat = file.stat()
+        key = (str(file), stat.st_size, stat.st_mtime_ns, stat.st_ino)
+        if key not in _hashed:
+            _hashed[key] = hash_file(file)[0]
+    except OSError as error:
+        raise export_error(
+            f"{file} cannot be read: {error.strerror}", "correct its path in the catalog"
+        ) from error
     return FileEntry(name, stat.st_size, _hashed[key])

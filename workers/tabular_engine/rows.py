@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from workers.sources import onnx_graph
+
 FEATURES = "features"
 """The input of every tabular graph: one row of float32 values per line."""
 BATCH = "batch_size"
@@ -44,9 +46,7 @@ def _ranges(graph: Any) -> tuple[Any, Any]:
 
 def _hints(node: Any, size: int) -> Iterator[tuple[int, float, float]]:
     """What a node says of the values of columns."""
-    import onnx
-
-    given = {item.name: onnx.helper.get_attribute_value(item) for item in node.attribute}
+    given = onnx_graph.attributes(node)
     if node.op_type == "Scaler":
         for column in range(size):
             center = float(given["offset"][column % len(given["offset"])])

@@ -33,12 +33,7 @@ def run(job: StageJob) -> StageReport:
 
 
 def _ports(out: Path, names: list[str]) -> dict[str, composition.Ports]:
-    import onnx
-
-    return {
-        name: onnx_graph.ports(onnx.load(str(out / name / MODEL), load_external_data=False))
-        for name in names
-    }
+    return {name: onnx_graph.ports(onnx_graph.load(out / name / MODEL)) for name in names}
 
 
 def _export(job: StageJob, folder: Path, found: dict[str, Any], target: Path) -> None:

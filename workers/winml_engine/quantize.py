@@ -9,6 +9,7 @@ from typing import Any
 from matrix.nearest import hint
 from matrix.status import FailureClass
 from workers.engine import StageJob, StageReport
+from workers.sources import onnx_graph
 from workers.sources.errors import network_error, quantize_error
 from workers.sources.temporary import temporary_folder
 from workers.winml_engine import config as configs
@@ -77,7 +78,7 @@ def _apply(options: Mapping[str, Any], settings: Any, model: Path) -> None:
 def _nodes(model: Path, operators: Collection[str]) -> list[str]:
     import onnx
 
-    nodes = onnx.load(str(model), load_external_data=False).graph.node
+    nodes = onnx_graph.load(model).graph.node
     known = {node.op_type for node in nodes} | {one.name for one in onnx.defs.get_all_schemas()}
     for name in operators:
         if name not in known:

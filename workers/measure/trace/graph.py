@@ -17,6 +17,7 @@ from typing import Any
 
 from workers.measure.trace.operators import Series
 from workers.measure.trace.result import OnnxNode
+from workers.sources import onnx_graph
 
 _HEAVY = (
     "Conv", "ConvTranspose", "MatMul", "Gemm", "ConvInteger", "MatMulInteger", "QLinearConv",
@@ -179,9 +180,7 @@ def read_graph(path: Path) -> dict[str, Any]:
     """The nodes of an ONNX file, in a host process: only there onnx is imported.
 
     Nodes of inner graphs belong to the node that has them."""
-    import onnx
-
-    graph = onnx.load(path, load_external_data=False).graph
+    graph = onnx_graph.load(path).graph
     if len(graph.node) > MOST_NODES:
         raise ValueError(f"{path.name} has {len(graph.node)} nodes, and {MOST_NODES} are allowed")
     constants = [node for node in graph.node if node.op_type == "Constant"]

@@ -11,8 +11,6 @@ import os
 import platform
 import subprocess
 import sys
-import threading
-from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,20 +68,17 @@ class Viewer:
         except OSError as error:
             text = f"the profile viewer cannot be started: {error.strerror}"
             raise NoDetail(FallbackReason.VIEWER_FAILED, text) from None
-        told: deque[bytes] = deque(maxlen=20)
-        reader = threading.Thread(target=_drain, args=(tree.popen, told), daemon=True)
-        reader.start()
-        try:
-            code = tree.popen.wait(self.timeout)
-        except subprocess.TimeoutExpired:
-            text = f"the profile viewer was ended after {self.timeout:g} s"
-            raise NoDetail(FallbackReason.VIEWER_TIMEOUT, text) from None
-        finally:
-            tree.kill()
-            reader.join(5)
-        if code:
-            last = b" ".join(told).decode("utf-8", "replace").split()
-            text = f"the profile viewer ended with {describe_exit(code)}: {' '.join(last)[-300:]}"
+        with tree.popen:
+            try:
+                output, _none = tree.popen.communicate(timeout=self.timeout)
+            except subprocess.TimeoutExpired:
+                text = f"the profile viewer was ended after {self.timeout:g} s"
+                raise NoDetail(FallbackReason.VIEWER_TIMEOUT, text) from None
+            finally:
+                tree.kill()
+        if code := tree.popen.returncode:
+            last = " ".join(output.decode("utf-8", "replace").split())[-300:]
+            text = f"the profile viewer ended with {describe_exit(code)}: {last}"
             raise NoDetail(FallbackReason.VIEWER_FAILED, text.rstrip(": "))
 
 
@@ -121,11 +116,3 @@ def _libraries(folder: Path) -> dict[str, str]:
     name = "PATH" if sys.platform == "win32" else "LD_LIBRARY_PATH"
     before = os.environ.get(name)
     return {name: os.pathsep.join(filter(None, (str(folder), before)))}
-
-
-def _drain(popen: subprocess.Popen[bytes], told: deque[bytes]) -> None:
-    """Keep the end of its output; it would block if its pipe were not read."""
-    if popen.stdout is not None:
-        with popen.stdout as stream:
-            while line := stream.readline(4096):
-                told.append(line)

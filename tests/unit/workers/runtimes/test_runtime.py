@@ -11,11 +11,11 @@ def test_settings_of_a_session_are_added_to_the_options_of_the_provider() -> Non
     opened = NPU.opening({"htp_performance_mode": "burst", "level": "all"})
     assert opened.options == {"htp_arch": "73", "htp_performance_mode": "burst"}
     assert opened.level == "all"
-    assert Runtime.from_json(opened.to_json()) == opened
+    assert Runtime(**opened.to_json()) == opened
     assert opened != NPU
 
 
 def test_a_runtime_without_such_settings_is_told_as_before() -> None:
     assert NPU.opening({}) == NPU
     assert "level" not in NPU.to_json()
-    assert Runtime.from_json(NPU.to_json()) == NPU
+    assert Runtime(**NPU.to_json()) == NPU
