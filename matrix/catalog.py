@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from matrix import build_options
 from matrix.abilities import Abilities, abilities_of, aliases
-from matrix.coverage import BUILDABLE, cover
+from matrix.coverage import BUILDABLE, Json, cover
 from matrix.entry import SOURCE_KEYS, read_model
 from matrix.errors import PlanError, Problem, UsageError
 from matrix.model import Model
@@ -49,12 +49,14 @@ def load_catalog(
     targets: Targets | None = None,
     engine: str | None = None,
     skip_bad: bool = False,
+    config_of: Callable[[Model], Json | None] = lambda _: None,
 ) -> Catalog:
     """Read a catalog by its packaged name or its path, which may be relative to `base`.
 
-    With an `engine`, tasks and architectures that it does not know are problems too. Raises
-    `PlanError` with all problems of the catalog at once; with `skip_bad`, entries that have
-    problems are left out instead, each with a notice.
+    With an `engine`, tasks and architectures that it does not know are problems too; `config_of`
+    reads the config.json of a model where this machine has it. Raises `PlanError` with all problems
+    of the catalog at once; with `skip_bad`, entries that have problems are left out instead, each
+    with a notice.
     """
     path = find_catalog(str(name), base)
     text = read_text(path, "give a .toml or .json file or the name of a packaged catalog")
@@ -66,7 +68,7 @@ def load_catalog(
     else:
         models = _read_toml(text, path, targets or load_targets(), engine, whole, bad)
     if abilities:
-        models = [_covered(model, abilities) for model in models]
+        models = [_covered(model, abilities, config_of) for model in models]
     models = _distinct(models, bad)
     models = [model for model in models if not _is_bad(model, bad)]
     if not models and not whole and (skip_bad or not bad):
@@ -170,11 +172,13 @@ def _if_able(model: Model, engine: str | None) -> Model:
     return model if fault is None or model.overrides.skip else unbuildable(model, fault[0])
 
 
-def _covered(model: Model, abilities: Abilities) -> Model:
+def _covered(
+    model: Model, abilities: Abilities, config_of: Callable[[Model], Json | None]
+) -> Model:
     """With the task that it is exported for, or skipped with the reason why it cannot be built."""
     if model.overrides.skip or not model.task:
         return model
-    found = cover(model, abilities.engine)
+    found = cover(model, abilities.engine, config_of(model))
     if found.verdict not in BUILDABLE:
         return unbuildable(model, found.why)
     if not model.source.file and found.task != abilities.synonyms.get(model.task, model.task):

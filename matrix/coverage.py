@@ -96,7 +96,21 @@ def _architecture(model: Model, config: Json | None) -> str:
     if model.source.kind is SourceKind.RANDOM:
         return model.source.ref
     named = (config or {}).get("model_type")
-    return named if isinstance(named, str) and named else model.model_type.strip()
+    return named if isinstance(named, str) and named else spelled(model.model_type.strip())
+
+
+def spelled(name: str) -> str:
+    """The model type that a table means: some write `XLM_RoBERTa` for `xlm-roberta`."""
+    return name if name in heads() else _spellings().get(_folded(name), name)
+
+
+def _folded(name: str) -> str:
+    return name.casefold().replace("_", "-")
+
+
+@cache
+def _spellings() -> Mapping[str, str]:
+    return {_folded(name): name for name in heads()}
 
 
 def _of_ready_file(model: Model, architecture: str, engine: str) -> Coverage:

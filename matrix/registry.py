@@ -29,6 +29,8 @@ FOREIGN_PRECISIONS = frozenset(
 
 PREBUILT = "composite_onnx: the entry names ONNX files that exist, there is nothing to build"
 
+_REFUSED = "cannot be built: "
+
 
 def read_registry(text: str, path: Path, problems: list[Problem]) -> list[Model]:
     """The models of a registry, in its order.
@@ -57,7 +59,12 @@ def unbuildable(model: Model, reason: str) -> Model:
 
 def skip_reason(reason: str) -> str:
     """Why something is skipped that the engine cannot build."""
-    return f"cannot be built: {reason}"
+    return f"{_REFUSED}{reason}"
+
+
+def is_refused(skip: str | None) -> bool:
+    """Whether something is skipped because the engine cannot build it, and not on purpose."""
+    return bool(skip) and str(skip).startswith(_REFUSED)
 
 
 def _model(entry: Entry) -> Model | None:

@@ -13,6 +13,7 @@ import io
 import json
 import os
 import re
+import shlex
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -246,3 +247,10 @@ def paint(text: str, style: str, stream: TextIO | None = None) -> str:
     if not style or not coloured(stream or sys.stdout):
         return text
     return f"\x1b[{_CODES[style]}m{text}\x1b[0m"
+
+
+def shell_word(text: str) -> str:
+    """A text as it is typed at a shell."""
+    if sys.platform == "win32":
+        return f'"{text}"' if " " in text else text
+    return shlex.quote(text)

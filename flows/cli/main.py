@@ -6,7 +6,6 @@ import argparse
 import errno
 import gc
 import os
-import shlex
 import sys
 from collections.abc import Collection, Sequence
 from functools import partial
@@ -16,7 +15,16 @@ from typing import NoReturn
 from flows.cli.activity import waiting_for
 from flows.cli.arguments import Arguments, Parser
 from flows.cli.commands import COMMANDS
-from flows.cli.console import PLACES, Detail, Output, OutputLost, choose_colour, paint, safe_output
+from flows.cli.console import (
+    PLACES,
+    Detail,
+    Output,
+    OutputLost,
+    choose_colour,
+    paint,
+    safe_output,
+    shell_word,
+)
 from flows.cli.installation import not_installed
 from matrix.errors import Exit, MillError
 
@@ -152,17 +160,11 @@ def _complete_hints(arguments: argparse.Namespace, out: Output) -> None:
     for name in {name for names in PLACES.values() for name in names}:
         value = str(getattr(arguments, name, None) or "")
         if value and masked(value) == value:
-            places[name] = f" --{name} {_quoted(value)}"
+            places[name] = f" --{name} {shell_word(value)}"
     for stream in (out, sys.stderr):
         # A JSON document is for programs, which know where they look.
         if isinstance(stream, Output) and not (stream is out and getattr(arguments, "json", False)):
             stream.places = places
-
-
-def _quoted(text: str) -> str:
-    if sys.platform == "win32":
-        return f'"{text}"' if " " in text else text
-    return shlex.quote(text)
 
 
 def _say(text: str) -> None:

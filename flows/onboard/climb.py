@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from flows.cli.settings import Settings
-from flows.onboard.folder import FINDING, REPORT, Package, put
+from flows.onboard.folder import CATALOG, FINDING, PROBE, RECORD, REPORT, Package, put
 from flows.onboard.goals import Tier, Verdict
 from flows.onboard.numbers import faults, latency, numbers, worst
 from flows.packages.measured import Finder
+from machine.files import remove
 from machine.waits import untold
 from matrix.errors import MillError
 from matrix.model import Cell
@@ -27,7 +27,9 @@ from workers.verify.verifier import Climbed, Verifier
 
 SOUND = ("integrity", "policy", "loads", "shapes")
 """The rungs that L0 asks of every package."""
+NO_PACKAGE = "there is no package"
 _HOST = {FailureClass.DISK, FailureClass.NETWORK, FailureClass.AUTH, FailureClass.MEMORY}
+_WRITTEN = (RECORD, REPORT, FINDING, CATALOG, "packages", "logs")
 _WORDS = {True: "holds", False: "fails", None: "not run"}
 
 
@@ -75,77 +77,84 @@ class Climb:
             self.tell(f"building {cell.target.label}")
             work = self._built(cell)
             self.done[work.package.target] = work
-        evidence = [f"evidence/build-{name}.json" for name in self.done]
+        evidence = tuple(f"evidence/build-{name}.json" for name in self.done)
+        if lacking := [*self._unsound()]:
+            return Tier("L0", *worst_of(lacking), evidence)
+        built = f"{len(self.done)} of {len(self.cells)} targets build"
+        return Tier("L0", Verdict.PASS, f"{built}; {', '.join(SOUND)} hold", evidence)
+
+    def _unsound(self) -> Iterator[tuple[Verdict, str]]:
+        """What L0 lacks, by target."""
         for name, one in self.done.items():
             if one.error:
-                return Tier("L0", _verdict(one.error), f"{name}: {one.error}", tuple(evidence))
-        for name, one in self.done.items():
+                yield verdict_of(one.error.failure), f"{name}: {one.error}"
+                continue
             for rung in SOUND:
                 passed, words = one.rung(rung)
                 if not passed:
                     verdict = Verdict.FAIL if passed is False else Verdict.HOST_BLOCKED
-                    return Tier("L0", verdict, f"{name}: {rung}: {words}", tuple(evidence))
-        built = f"{len(self.done)} of {len(self.cells)} targets build"
-        return Tier("L0", Verdict.PASS, f"{built}; {', '.join(SOUND)} hold", tuple(evidence))
+                    yield verdict, f"{name}: {rung}: {words}"
+                    break
 
     def measure(self, finder: Finder) -> Tier:
         """L1: its latency wherever this machine has a device; an emulator's time does not count."""
         numbers: dict[str, Any] = {}
-        evidence, lacking = [], []
-        for name, one in self.done.items():
-            if not one.package.folder:
-                continue
+        lacking: list[tuple[Verdict, str]] = []
+        evidence = []
+        for name in self._packages():
             self.tell(f"measuring {name}")
             try:
-                place = self.folder / one.package.folder
+                place = self.folder / self.done[name].package.folder
                 found = latency(finder, place, "an onboarding", self.tell)
+            except BuildFailed as error:
+                lacking.append((verdict_of(error.failure), f"{name}: {error}"))
+                continue
             except MillError as error:
-                lacking.append(f"{name}: {error.message}")
+                lacking.append((Verdict.HOST_BLOCKED, f"{name}: {error.message}"))
+                continue
+            if found is None:
+                lacking.append((Verdict.HOST_BLOCKED, f"{name}: only its emulator is here"))
                 continue
             file = f"evidence/bench-{name}.json"
             put(self.folder, file, found)
             evidence.append(file)
-            if faulty := next((graph.fault for graph in found.graphs if graph.fault), None):
-                text = f"{name}: {faulty.message}"
-                return Tier("L1", Verdict.FAIL, text, tuple(evidence), numbers)
-            if found.emulated:
-                lacking.append(f"{name}: only its emulator is here")
+            if fault := next((graph.fault for graph in found.graphs if graph.fault), None):
+                failure = FailureClass(fault.failure)
+                lacking.append((verdict_of(failure), f"{name}: {fault.message}"))
                 continue
-            numbers[name] = _latency(found)
-        if not numbers:
-            text = "; ".join(lacking) or "there is no package to measure"
-            return Tier("L1", Verdict.HOST_BLOCKED, text, tuple(evidence))
+            numbers[name] = latencies(found)
+        verdict, text = worst_of(lacking) if lacking else (Verdict.NOT_RUN, NO_PACKAGE)
+        if verdict is Verdict.FAIL or not numbers:
+            return Tier("L1", verdict, text, tuple(evidence), numbers)
         told = ", ".join(f"{name} p50 {one['p50']:.3g} ms" for name, one in numbers.items())
-        rest = f"; not here: {'; '.join(lacking)}" if lacking else ""
+        rest = f"; not here: {'; '.join(text for _, text in lacking)}" if lacking else ""
         return Tier("L1", Verdict.PASS, f"{told}{rest}", tuple(evidence), numbers)
 
     def compare(self) -> Tier:
         """L2: the export against PyTorch, and every package against the export."""
         found = self._outputs
         if found is None:
-            return Tier("L2", Verdict.HOST_BLOCKED, "there is no package to compare")
+            return Tier("L2", Verdict.NOT_RUN, NO_PACKAGE)
         if isinstance(found, BuildFailed):
-            return Tier("L2", _verdict(found), str(found))
+            return Tier("L2", verdict_of(found.failure), str(found))
         file = "evidence/numbers.json"
         put(self.folder, file, found)
         evidence = (file, *(f"evidence/build-{name}.json" for name in self.done))
         told: dict[str, Any] = {"pytorch": worst(found)}
         problems = [*faults(found)]
-        holds, unjudged = [], []
-        for name, one in self.done.items():
-            passed, words = one.rung("parity")
+        holds: list[str] = []
+        unjudged: list[str] = []
+        for name in self._packages():
+            passed, words = self.done[name].rung("parity")
             told[name] = words
             if passed:
                 holds.append(name)
-            elif passed is False:
-                problems.append(f"{name}: {words}")
-            elif one.package.folder:
-                unjudged.append(f"{name}: {words}")
+            else:
+                (unjudged if passed is None else problems).append(f"{name}: {words}")
         if problems:
             return Tier("L2", Verdict.FAIL, "; ".join(problems[:3]), evidence, told)
-        if unjudged or not holds:
-            text = "; ".join(unjudged[:3]) or "there is no package to compare"
-            return Tier("L2", Verdict.HOST_BLOCKED, text, evidence, told)
+        if unjudged:
+            return Tier("L2", Verdict.HOST_BLOCKED, "; ".join(unjudged[:3]), evidence, told)
         most, cosine = told["pytorch"]["max_abs"], told["pytorch"]["cosine"]
         text = f"the export differs from PyTorch by at most {most:.2g}, cosine {cosine:.6f}"
         text += f"; parity holds for {', '.join(holds)}"
@@ -155,16 +164,20 @@ class Climb:
         """L3: the metric of the entry's dataset."""
         if self.settings.verify != "task":
             return Tier("L3", Verdict.NOT_RUN, "no dataset is given (--dataset)")
-        found = {name: one.rung("task") for name, one in self.done.items()}
+        found = {name: self.done[name].rung("task") for name in self._packages()}
+        if not found:
+            return Tier("L3", Verdict.NOT_RUN, NO_PACKAGE)
         evidence = tuple(f"evidence/build-{name}.json" for name in self.done)
-        for name, (passed, words) in found.items():
-            if passed is False:
-                return Tier("L3", Verdict.FAIL, f"{name}: {words}", evidence)
-        shown = {name: words for name, (passed, words) in found.items() if passed}
-        if len(shown) < len(found) or not shown:
-            words = next((words for passed, words in found.values() if not passed), "no package")
-            return Tier("L3", Verdict.NOT_RUN, words)
+        for verdict, wanted in ((Verdict.FAIL, False), (Verdict.HOST_BLOCKED, None)):
+            for name, (passed, words) in found.items():
+                if passed is wanted:
+                    return Tier("L3", verdict, f"{name}: {words}", evidence)
+        shown = {name: words for name, (_, words) in found.items()}
         return Tier("L3", Verdict.PASS, "; ".join(sorted(set(shown.values()))), evidence, shown)
+
+    def _packages(self) -> list[str]:
+        """The targets that were built."""
+        return [name for name, one in self.done.items() if one.package.folder]
 
     def _built(self, cell: Cell) -> Cellwork:
         name = cell.id.rpartition("@")[2].replace(":", "-")
@@ -207,19 +220,29 @@ class Climb:
 
 
 def clear(folder: Path) -> None:
-    """Remove the files of an earlier onboarding from its folder."""
-    for name in ("packages", "evidence", "logs"):
-        shutil.rmtree(folder / name, ignore_errors=True)
-    for name in (FINDING, REPORT):
-        (folder / name).unlink(missing_ok=True)
+    """Remove what an earlier onboarding left in its folder, whole or half, but for the probe."""
+    probe = folder / PROBE
+    halves = (path for name in _WRITTEN for path in folder.glob(f".{name}*"))
+    evidence = (path for path in probe.parent.iterdir() if path != probe)
+    for path in (*(folder / name for name in _WRITTEN), *halves, *evidence):
+        remove(path)
 
 
-def _verdict(error: BuildFailed) -> Verdict:
-    if error.failure is FailureClass.TIMEOUT:
+def worst_of(lacking: Sequence[tuple[Verdict, str]]) -> tuple[Verdict, str]:
+    """The verdict on a tier that lacks something, and why: a failure decides, whatever else is
+    blocked."""
+    failed = [text for verdict, text in lacking if verdict is Verdict.FAIL]
+    verdict = Verdict.FAIL if failed else lacking[0][0]
+    return verdict, "; ".join((failed or [text for _, text in lacking])[:3])
+
+
+def verdict_of(failure: FailureClass) -> Verdict:
+    """What a failure of this class says of the model."""
+    if failure is FailureClass.TIMEOUT:
         return Verdict.TIMED_OUT
-    if error.failure in _HOST:
+    if failure in _HOST:
         return Verdict.HOST_BLOCKED
-    return Verdict.TOOL_BLOCKED if error.failure is FailureClass.UNSUPPORTED else Verdict.FAIL
+    return Verdict.TOOL_BLOCKED if failure is FailureClass.UNSUPPORTED else Verdict.FAIL
 
 
 def _weights(climbed: Climbed) -> dict[str, int]:
@@ -232,7 +255,7 @@ def _weights(climbed: Climbed) -> dict[str, int]:
     return dict(told)
 
 
-def _latency(found: Benchmark) -> dict[str, float]:
+def latencies(found: Benchmark) -> dict[str, float]:
     """Of a composite, the sum of its graphs."""
     graphs, names = [one.latency for one in found.graphs if one.latency], ("p50", "p90", "mean")
     return {name: round(sum(getattr(one, name) for one in graphs), 6) for name in names}

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from flows.sweep.configs import config_of
 from matrix.catalog import find_catalog, inherit
+from matrix.cellid import model_fault
 from matrix.entry import HUB_ID
 from matrix.errors import UsageError
+from matrix.model import Model, Source, SourceKind
 from matrix.nearest import hint as nearest
 from matrix.nearest import quote
 from matrix.reader import parse_toml, plain, read_text
+from matrix.slugs import slug
 
 _PLAIN = {"id", "task", "model_type", "group", "priority", "tags"}
 _SOURCES = {"hub", "folder", "random", "onnx", "revision", "dataset", "remote_code", "pickle"}
@@ -34,6 +39,12 @@ class Wanted:
     """A catalog that has the entry; None: a new one is made."""
     dataset: Path | None = None
     metric: str = "accuracy"
+
+
+def default_folder(model: str) -> Path:
+    """Where the proof of a model goes, seen from the current folder."""
+    name = slug(Path(model).resolve().name)
+    return Path("onboarding") / (name or f"model-{hashlib.sha256(model.encode()).hexdigest()[:8]}")
 
 
 def entry_of(wanted: Wanted, cwd: Path, folder: Path) -> Table:
@@ -78,13 +89,29 @@ def _new(wanted: Wanted, cwd: Path) -> Table:
     if wanted.task is None:
         raise UsageError("a new entry needs a task", hint="add --task, e.g. text-classification")
     if path.is_dir():
-        return {"id": f"local/{path.resolve().name}", "task": wanted.task, "folder": wanted.model}
+        model = Model(_local_id(path), wanted.task, Source(SourceKind.FOLDER, str(path)))
+        return {**_described(model), "folder": wanted.model}
     if not HUB_ID.fullmatch(wanted.model):
         hint = "OWNER/NAME, a folder, or --catalog FILE with an id in it"
         raise UsageError(
             f"{quote(wanted.model)} is neither a folder nor an id of the Hub", hint=hint
         )
-    return {"id": wanted.model, "task": wanted.task}
+    source = Source(SourceKind.HUB, wanted.model)
+    return _described(Model(wanted.model, wanted.task, source))
+
+
+def _described(model: Model) -> Table:
+    """A model's entry, with the architecture where this machine knows it: what the model is built
+    with may depend on it."""
+    named = (config_of(model) or {}).get("model_type")
+    known = {"model_type": named} if named and isinstance(named, str) else {}
+    return {"id": model.id, "task": model.task, **known}
+
+
+def _local_id(folder: Path) -> str:
+    """An id after the name of a folder, which may have blanks and signs that ids reserve."""
+    name = folder.resolve().name or "model"
+    return "local/" + "".join("-" if model_fault(f"a{char}") else char for char in name)
 
 
 def _move(table: Table, keys: tuple[str, ...], base: Path, folder: Path) -> None:

@@ -28,10 +28,15 @@ ERROR = 1e-3
 """The length of the difference over the length of PyTorch's output."""
 
 
-def latency(finder: Finder, folder: Path, what: str, tell: Callable[[str], None]) -> Benchmark:
-    """The benchmark of a package, made when nothing else runs on this machine."""
+def latency(
+    finder: Finder, folder: Path, what: str, tell: Callable[[str], None]
+) -> Benchmark | None:
+    """The benchmark of a package, made when nothing else runs on this machine; None if only an
+    emulator of its device is here, whose time says nothing."""
     settings = finder.settings
     [subject] = finder.find([str(folder)], Choice())
+    if subject.runtime.emulated:
+        return None
     driver = Driver(finder.runtimes, Watching(settings.timeout))
     with quiet(what, wait=True, told=tell):
         return benchmark(driver, subject, settings.protocol)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import ExitStack, suppress
-from dataclasses import asdict, dataclass
+import hashlib
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
-from flows.cli.settings import Settings
+from flows.cli.settings import SELECTION, Settings
 from flows.onboard import folder as files
 from flows.onboard.climb import Climb, clear
 from flows.onboard.coverage import Effort, Probe, probe
@@ -23,10 +24,13 @@ from flows.sweep.planning import plan_of
 from flows.sweep.workspace import Workspace
 from flows.tune.knowledge import load_knowledge
 from machine.files import remove_tree, replace_file
+from machine.locks import take_now
 from machine.waits import untold
 from matrix.codec import to_json
 from matrix.errors import MillError, UsageError
-from matrix.model import Cell, Model, Plan
+from matrix.model import PRIORITIES, Cell, Model, Plan
+from matrix.reader import parse_toml
+from matrix.registry import is_refused
 from matrix.slugs import slug
 from matrix.toml import as_toml
 from workers.measure.result import this_machine
@@ -49,26 +53,27 @@ class Onboarding:
 
     def go(self, today: date) -> Record:
         """Climb, and write the folder. Raises `UsageError` before anything is built."""
+        with held(self.settings, self.folder):
+            return self._written(today)
+
+    def _written(self, today: date) -> Record:
         began = datetime.now(UTC).isoformat(timespec="seconds")
         table = entry_of(self.wanted, self.settings.cwd, self.folder)
         self._check_folder(table)
-        new = not self.folder.exists()
-        self.folder.mkdir(parents=True, exist_ok=True)
-        clear(self.folder)
-        # From now on the folder is known as one of an onboarding, also if this one is killed.
-        files.put(self.folder, files.PROBE, {"of": table["id"]})
-        (self.folder / files.RECORD).unlink(missing_ok=True)
-        replace_file(self.folder / files.CATALOG, as_toml("model", table).encode())
         settings = with_level(self.settings, table)
+        new = not self.folder.exists()
         try:
-            plan = plan_of(settings, str(self.folder / files.CATALOG), today)
+            if new:
+                self._mark(table)
+            plan = self._plan(table, settings, today)
         except MillError:
             if new:
                 remove_tree(self.folder)  # nothing was begun
             raise
-        cells = [cell for cell in plan.cells() if not cell.skip]
-        if not cells:
-            raise UsageError("every cell of the entry is skipped", hint="see its `skip`")
+        cells = cells_of(plan)
+        self._mark(table)
+        clear(self.folder)
+        replace_file(self.folder / files.CATALOG, as_toml("model", table).encode())
         model = cells[0].model
         found = probed(settings, model)
         files.put(self.folder, files.PROBE, found)
@@ -106,6 +111,19 @@ class Onboarding:
         files.put(self.folder, files.RECORD, record)
         return record
 
+    def _mark(self, table: dict[str, Any]) -> None:
+        """From now on the folder is known as one of an onboarding, also if this one is killed."""
+        files.put(self.folder, files.PROBE, {"of": table["id"]})
+
+    def _plan(self, table: dict[str, Any], settings: Settings, today: date) -> Plan:
+        """What is planned for an entry, whose paths start in the folder."""
+        draft = self.folder / f".{files.CATALOG}"
+        replace_file(draft, as_toml("model", table).encode())
+        try:
+            return plan_of(settings, str(draft), today)
+        finally:
+            draft.unlink(missing_ok=True)
+
     def _check_folder(self, table: dict[str, Any]) -> None:
         """Never take over a folder that holds something else, be it the proof of another model."""
         if self.folder.exists() and not self.folder.is_dir():
@@ -114,11 +132,20 @@ class Onboarding:
             return
         if not any((self.folder / name).exists() for name in (files.RECORD, files.PROBE)):
             raise UsageError(f"--dest {self.folder} holds other files", hint="name a new folder")
-        with suppress(files.Unreadable):
+        there = self._proven()
+        if there and there != (table["id"], table.get("task") or there[1], table.get("folder")):
+            text = f"--dest {self.folder} has the proof of {there[0]}:{there[1]}"
+            text += f" in {there[2]}" if there[2] else ""
+            raise UsageError(text, hint="name a new folder")
+
+    def _proven(self) -> tuple[str, str, str | None] | None:
+        """The model, task and folder that the proof in the folder is of."""
+        try:
             there = files.read(self.folder)
-            if (there.model, there.task) != (table["id"], table.get("task") or there.task):
-                text = f"--dest {self.folder} has the proof of {there.model}:{there.task}"
-                raise UsageError(text, hint="name a new folder")
+            [entry] = parse_toml(there.entry, files.CATALOG)["model"]
+            return there.model, there.task, entry.get("folder")
+        except (MillError, LookupError, TypeError, ValueError, AttributeError):
+            return None
 
     def _climb(
         self, plan: Plan, cells: list[Cell], settings: Settings
@@ -138,12 +165,7 @@ class Onboarding:
         plain = bare(table)
         if plain is None:
             return ""
-        other = self.folder / f".{files.CATALOG}"
-        replace_file(other, as_toml("model", plain).encode())
-        try:
-            without = plan_of(settings, str(other), today)
-        finally:
-            other.unlink(missing_ok=True)
+        without = self._plan(plain, settings, today)
         extra = sorted(table.keys() - plain.keys())
         if extra == ["verify"] or _policies(plan) != _policies(without):
             return ""
@@ -156,11 +178,45 @@ class Onboarding:
         return (*self.notes, *map(str, plan.notices), *seen) or ("none",)
 
 
+@contextmanager
+def held(settings: Settings, folder: Path) -> Iterator[None]:
+    """Nobody else onboards into this folder."""
+    locks = Workspace(settings).home / "onboardings"
+    locks.mkdir(parents=True, exist_ok=True)
+    digest = hashlib.sha256(str(folder.resolve()).encode("utf-8", "surrogatepass")).hexdigest()
+    lock = take_now(locks / f"{digest[:16]}.lock")
+    if lock is None:
+        text = f"another process is writing the proof in {folder}"
+        raise UsageError(text, hint="let it finish, or give another --dest")
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def cells_of(plan: Plan) -> list[Cell]:
+    """The cells to build. What coverage refuses for every target is tried: only a build decides."""
+    cells = [cell for cell in plan.cells() if not cell.skip]
+    cells = cells or [_tried(cell) for cell in plan.cells() if is_refused(cell.skip)]
+    if not cells:
+        raise UsageError("every cell of the entry is skipped", hint="see its `skip`")
+    return cells
+
+
+def _tried(cell: Cell) -> Cell:
+    overrides = replace(cell.model.overrides, skip=None)
+    return replace(cell, skip=None, model=replace(cell.model, overrides=overrides))
+
+
 def with_level(settings: Settings, table: dict[str, Any]) -> Settings:
-    """Verified up to the task where the entry has a dataset for it."""
+    """Verified up to the task where the entry has a dataset for it; nothing that was set for sweeps
+    decides what is built."""
     asked = table.get("verify")
     level = "task" if isinstance(asked, dict) and "task" in asked else "parity"
-    return settings.replaced({"verify": level, "no_publish": True}, "onboarding")
+    taken: dict[str, Any] = dict.fromkeys(set(SELECTION) - {"target", "ep", "device"}, ())
+    taken |= {"priority": PRIORITIES, "verify": level, "no_publish": True, "bench": False}
+    taken |= {"champions": None, "compile": (), "self_contained": False}
+    return replace(settings, **taken)
 
 
 def probed(settings: Settings, model: Model) -> Probe:

@@ -14,10 +14,11 @@ from typing import Any
 
 from flows.cli.settings import Settings
 from flows.onboard import folder as files
+from flows.onboard.climb import latencies
 from flows.onboard.folder import Package, Record, Unreadable, differences, read
 from flows.onboard.goals import Verdict, breaches
 from flows.onboard.numbers import faults, latency, numbers
-from flows.onboard.onboarding import CARRIED, probed, with_level
+from flows.onboard.onboarding import CARRIED, cells_of, probed, with_level
 from flows.onboard.report import markdown
 from flows.packages.measured import finding
 from flows.sweep.local import open_builder, verifying
@@ -160,8 +161,8 @@ class Review:
         """The probe, a build and a measurement, on this machine."""
         settings = self._settings(record)
         plan = plan_of(settings, str(self.folder / files.CATALOG), today)
-        cells = {cell.id: cell for cell in plan.cells()}
-        found = probed(settings, next(plan.cells()).model)
+        cells = {cell.id: cell for cell in cells_of(plan)}
+        found = probed(settings, next(iter(cells.values())).model)
         if found.effort is not record.effort:
             self._reject(f"the probe says {found.effort} here: {found.why}")
         else:
@@ -246,10 +247,11 @@ class Review:
         self.tell(f"measuring {name} again")
         with finding(settings, settings.threads) as finder:
             found = latency(finder, self.folder / "packages" / name, "a review", self.tell)
-        p50 = sum(graph.latency.p50 for graph in found.graphs if graph.latency)
-        if found.failed or found.emulated:
+        if found is None or found.failed:
             self._ask(f"{name} cannot be measured on this machine")
-        elif abs(p50 / _p50(claimed) - 1) > WITHIN:
+            return
+        p50 = latencies(found)["p50"]
+        if abs(p50 / _p50(claimed) - 1) > WITHIN:
             other = record.machine.get("processor")
             where = f"; it was measured on {other}" if other != this_machine().processor else ""
             self._ask(f"{name} takes {p50:.3g} ms here, not {_p50(claimed):.3g} ms{where}")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from feed.rules import STRICTEST
 from flows.cli.quantity import counted
 from flows.cli.settings import Settings
+from flows.sweep.configs import config_of
 from flows.sweep.workspace import Workspace, find_sweep
 from matrix.catalog import Catalog, load_catalog, packaged
 from matrix.cellid import parse
@@ -117,8 +118,14 @@ def _plan_of(settings: Settings, catalog: str, today: date, limits: Limits) -> P
         timeout=settings.timeout,
         publish_timeout=settings.publish_timeout,
     )
-    base, engine, skip_bad = settings.cwd, settings.engine, settings.skip_bad_entries
-    loaded = load_catalog(catalog, base=base, targets=targets, engine=engine, skip_bad=skip_bad)
+    loaded = load_catalog(
+        catalog,
+        base=settings.cwd,
+        targets=targets,
+        engine=settings.engine,
+        skip_bad=settings.skip_bad_entries,
+        config_of=config_of,
+    )
     if settings.champions:
         loaded = _with_champions(settings, loaded, targets)
     selection, known = selection_of(settings), partial(_published_before, work)

@@ -71,6 +71,7 @@ def test_a_model_that_cannot_be_built_reaches_no_goal(project: Project) -> None:
     assert record["effort"] == "more than an exporter"
     assert [one["verdict"] for one in record["tiers"]][1:] == ["not run"] * 3
     assert "stops at L0" in record["finding"]
+    assert record["entry"].count("model_type") == 1
 
 
 def test_an_entry_that_cannot_be_planned_leaves_no_folder(project: Project) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from flows.cli.arguments import Arguments, Parser, add_settings
-from flows.cli.console import print_result, tell
+from flows.cli.console import print_result, shell_word, tell
 from flows.cli.settings import OF_MEASURING, PLACES
 from matrix.errors import Exit
 from matrix.verification import METRICS
@@ -37,23 +37,23 @@ def add(parser: Parser) -> None:
 def run(arguments: Arguments) -> Exit:
     from datetime import date
 
-    from flows.onboard.entry import Wanted
+    from flows.onboard.entry import Wanted, default_folder
     from flows.onboard.onboarding import Onboarding
     from matrix.codec import to_json
-    from matrix.slugs import slug
 
     settings = arguments.settings
     settings.protocol.check()
     what, task, catalog = arguments.what, arguments.for_task, arguments.catalog
     wanted = Wanted(what, task, catalog, arguments.dataset, arguments.metric)
-    where = arguments.dest or Path("onboarding") / slug(Path(what).name)
+    where = arguments.dest or default_folder(what)
     work = Onboarding(wanted, settings.cwd / where, settings, tuple(arguments.note), tell)
     record = work.go(date.today())  # noqa: DTZ011 - the user's date
+    typed = shell_word(str(where))
     lines = [
         f"{record.model}:{record.task}  effort: {record.effort}  goal: {record.goal or 'none'}",
         *(f"  {one.goal}  {one.verdict}: {one.why}" for one in record.tiers),
         *([f"  {record.needless}"] if record.needless else []),
-        f"report: {where / 'report.md'}; have it reviewed with: modelmill review {where}",
+        f"report: {where / 'report.md'}; have it reviewed with: modelmill review {typed}",
     ]
     print_result(arguments, to_json(record), lines)
     return Exit.OK if record.goal else Exit.CELLS_FAILED

@@ -11,7 +11,7 @@ import pytest
 
 from matrix.abilities import Abilities, abilities_of, aliases, rules
 from matrix.catalog import load_catalog
-from matrix.coverage import Coverage, Verdict, builds, cover, heads
+from matrix.coverage import Coverage, Verdict, builds, cover, heads, spelled
 from matrix.model import Model, Overrides, Source, SourceKind
 from tests.docs.pages import DOCS
 from tests.plans.models import TARGETS, write
@@ -35,6 +35,15 @@ def optimum() -> Abilities:
 
 def test_a_model_that_the_exporter_has_builds() -> None:
     assert told("fill-mask", "bert") == Coverage(Verdict.BUILDS, "bert", "fill-mask")
+
+
+@pytest.mark.parametrize("name", ["xlm_roberta", "XLM-RoBERTa", " xlm-roberta "])
+def test_a_table_may_spell_a_model_type_its_own_way(name: str) -> None:
+    assert told("fill-mask", name) == Coverage(Verdict.BUILDS, "xlm-roberta", "fill-mask")
+
+
+def test_no_two_model_types_differ_in_their_spelling_alone() -> None:
+    assert [spelled(name.upper().replace("_", "-")) for name in heads()] == [*heads()]
 
 
 @pytest.mark.parametrize(

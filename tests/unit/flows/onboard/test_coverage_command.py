@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from flows.cli.main import main
-from flows.onboard.coverage import config_of
+from flows.sweep.configs import config_of
 from matrix.coverage import heads
 from matrix.model import Model, Source, SourceKind
 
@@ -119,6 +119,36 @@ def test_a_config_is_read_from_a_folder_and_from_the_cache_of_the_hub(project: P
     for revision in ("v2", "../refs/main", "/main"):
         hub = Model("org/name", "x", Source(SourceKind.HUB, "org/name", revision))
         assert config_of(hub) is None
+
+
+@pytest.mark.parametrize(
+    ("task", "architecture", "graph"),
+    [
+        ("summarization", "gpt2", "text-generation-with-past"),
+        ("text-generation", "t5", "text2text-generation"),
+        ("fill-mask", "seamless_m4t_v2", None),
+    ],
+)
+def test_a_plan_says_of_a_folder_what_the_coverage_says(
+    project: Path,
+    capsys: pytest.CaptureFixture[str],
+    task: str,
+    architecture: str,
+    graph: str | None,
+) -> None:
+    (project / "mine").mkdir()
+    (project / "mine" / "config.json").write_text(json.dumps({"model_type": architecture}))
+    entry = f'[[model]]\nid = "our/own"\ntask = "{task}"\nfolder = "mine"\n'
+    (project / "ours.toml").write_text(entry)
+    assert main(["coverage", "ours.toml", "--json"]) == 0
+    (covered,) = json.loads(capsys.readouterr().out)["entries"]
+    main(["plan", "ours.toml", "--target", "mlas_cpu", "--json"])
+    (cell,) = json.loads(capsys.readouterr().out)["cells"]
+    assert cell["exported_as"] == graph
+    if graph:
+        assert covered["exported_as"] == graph
+    else:
+        assert cell["skip"] == f"cannot be built: {covered['why']}"
 
 
 @pytest.mark.parametrize("text", ["", "[]", "[" * 100_000, '{"model_type": ', "\xff"])

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from flows.onboard.entry import Wanted, bare, entry_of
+from flows.onboard.entry import Wanted, bare, default_folder, entry_of
+from matrix.cellid import model_fault
 from matrix.errors import UsageError
 from matrix.toml import as_toml
 
@@ -32,6 +33,28 @@ def test_a_folder_becomes_an_entry_with_its_path_from_the_new_catalog(tmp_path: 
     (tmp_path / "models" / "mine").mkdir(parents=True)
     found = entry_of(Wanted("models/mine", "fill-mask"), tmp_path, tmp_path / "out" / "mine")
     assert found == {"id": "local/mine", "task": "fill-mask", "folder": "../../models/mine"}
+
+
+@pytest.mark.parametrize(
+    ("name", "named"),
+    [
+        ("all MiniLM ünï", "local/all-MiniLM-ünï"),
+        ("v1 (50%), new", "local/v1-(50-)--new"),
+        ("模型", "local/模型"),
+    ],
+)
+def test_a_folder_of_any_name_becomes_an_entry(tmp_path: Path, name: str, named: str) -> None:
+    (tmp_path / name).mkdir()
+    found = entry_of(Wanted(name, "fill-mask"), tmp_path, tmp_path / "out")
+    assert found == {"id": named, "task": "fill-mask", "folder": f"../{name}"}
+    assert model_fault(named) == ""
+
+
+def test_every_model_has_a_folder_of_its_own_for_its_proof() -> None:
+    assert default_folder("microsoft/resnet-50") == Path("onboarding/resnet-50")
+    names = {default_folder(model).name for model in ("模型", "другая", "..", ".", "our/模型")}
+    assert len(names) == 5
+    assert all(names)
 
 
 def test_a_hub_id_needs_nothing_but_a_task(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,10 +16,13 @@ from flows.onboard.climb import Cellwork, Climb, clear
 from flows.onboard.entry import Wanted
 from flows.onboard.folder import Package
 from flows.onboard.goals import Tier, Verdict
-from flows.onboard.onboarding import Onboarding
-from matrix.errors import UsageError
-from tests.onboarding.records import record, written
+from flows.onboard.onboarding import Onboarding, held, with_level
+from matrix.errors import PlanError, UsageError
+from matrix.model import PRIORITIES
+from matrix.status import FailureClass
+from tests.onboarding.records import ENTRY, record, written
 from workers.build.stages import Rung
+from workers.errors import BuildFailed
 
 
 def begin(folder: Path, model: str) -> None:
@@ -47,9 +51,140 @@ def test_nothing_of_an_earlier_onboarding_stays(tmp_path: Path) -> None:
     folder = tmp_path / "proof"
     written(folder, record())
     (folder / files.FINDING).write_text("[[finding]]\n")
+    for name in ("packages/mlas_cpu/half", ".onboarding.json.1a2b3c4d5e6f", ".catalog.toml"):
+        (folder / name).write_text("half")
     clear(folder)
-    left = {path.name for path in folder.iterdir()}
-    assert left == {files.CATALOG, files.RECORD}
+    left = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+    assert left == {files.PROBE}
+
+
+def test_a_plan_that_is_refused_leaves_the_earlier_proof_alone(tmp_path: Path) -> None:
+    written(tmp_path / "proof", replace(record(), entry=ENTRY.replace("nowhere", "../nowhere")))
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    (tmp_path / "nowhere").mkdir()
+    (tmp_path / "ours.toml").write_text(ENTRY.replace("fill-mask", 'fill-mask"\nopset = "9'))
+    settings = resolve({"home": str(tmp_path / "home")}, {}, tmp_path)
+    wanted = Wanted("our/model", "fill-mask", "ours.toml")
+    with pytest.raises(PlanError):
+        Onboarding(wanted, tmp_path / "proof", settings).go(date(2026, 1, 1))
+    assert {path: path.read_bytes() for path in before} == before
+    assert {path.name for path in (tmp_path / "proof").iterdir()} == {
+        path.relative_to(tmp_path / "proof").parts[0] for path in before
+    }
+
+
+def test_the_proof_of_another_folder_with_the_same_name_is_not_replaced(tmp_path: Path) -> None:
+    for parent in ("a", "b"):
+        (tmp_path / parent / "model").mkdir(parents=True)
+    entry = ENTRY.replace("our/model", "local/model").replace("nowhere", "../a/model")
+    written(tmp_path / "proof", replace(record(), model="local/model", entry=entry))
+    with pytest.raises(UsageError, match=r"has the proof of local/model:fill-mask in \.\./a/model"):
+        begin(tmp_path / "proof", "b/model")
+
+
+def test_two_at_once_do_not_share_a_folder(tmp_path: Path) -> None:
+    settings = resolve({"home": str(tmp_path / "home")}, {}, tmp_path)
+    with held(settings, tmp_path / "proof"), pytest.raises(UsageError, match="another process"):
+        begin(tmp_path / "proof", "our/model")
+    assert not (tmp_path / "proof").exists()
+
+
+def test_what_is_set_for_sweeps_does_not_decide_what_is_proven(tmp_path: Path) -> None:
+    asked = {"home": "home", "model": ("other/*",), "priority": ("P0",), "skip": ("*",),
+             "champions": "best.toml", "self_contained": True, "verify": "loads",
+             "target": ("mlas_cpu",)}  # fmt: skip
+    settings = resolve(asked, {}, tmp_path)
+    found = with_level(settings, {"id": "our/model"})
+    assert (found.model, found.skip, found.champions, found.self_contained) == ((), (), None, False)
+    assert (found.priority, found.verify, found.target) == (PRIORITIES, "parity", ("mlas_cpu",))
+
+
+def work(name: str, **rungs: bool | None) -> Cellwork:
+    """What came of a target that was built."""
+    found = tuple(Rung(rung, passed, f"{rung} of {name}") for rung, passed in rungs.items())
+    climbed = cast("Any", SimpleNamespace(rungs=found))
+    package = Package(name, name, f"packages/{name}", "", "", "")
+    return Cellwork(cast("Any", None), package, climbed)
+
+
+def unbuilt(name: str, failure: FailureClass) -> Cellwork:
+    """What came of a target that was not built."""
+    error = BuildFailed(failure, "export", "it ends here")
+    return Cellwork(cast("Any", None), Package(name, name, "", "", "", ""), error=error)
+
+
+def ladder(folder: Path, *done: Cellwork, verify: str = "parity") -> Climb:
+    nothing, settings = cast("Any", None), resolve({"verify": verify}, {}, folder)
+    made = Climb(folder, settings, [], nothing, nothing)
+    made.done = {one.package.target: one for one in done}
+    return made
+
+
+SOUND = {"integrity": True, "policy": True, "loads": True, "shapes": True}
+
+
+def test_a_target_that_fails_decides_whatever_else_is_blocked(tmp_path: Path) -> None:
+    unsupported = unbuilt("a", FailureClass.UNSUPPORTED)
+    broken = unbuilt("b", FailureClass.EXPORT)
+    one = ladder(tmp_path, unsupported, broken, work("c", **SOUND)).build()
+    assert one.verdict is Verdict.FAIL
+    assert one.why.startswith("b: ")
+    two = ladder(
+        tmp_path, work("a", **{**SOUND, "loads": None}), work("b", **{**SOUND, "shapes": False})
+    )
+    assert two.build().why == "b: shapes: shapes of b"
+    assert ladder(tmp_path, unsupported).build().verdict is Verdict.TOOL_BLOCKED
+    assert ladder(tmp_path, work("a", **SOUND)).build().verdict is Verdict.PASS
+
+
+@pytest.mark.parametrize(
+    ("failure", "verdict"),
+    [
+        (FailureClass.TIMEOUT, Verdict.TIMED_OUT),
+        (FailureClass.MEMORY, Verdict.HOST_BLOCKED),
+        (FailureClass.NETWORK, Verdict.HOST_BLOCKED),
+        (FailureClass.UNSUPPORTED, Verdict.TOOL_BLOCKED),
+        (FailureClass.CRASH, Verdict.FAIL),
+    ],
+)
+def test_a_measurement_that_does_not_end_well_has_the_verdict_of_its_cause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: FailureClass, verdict: Verdict
+) -> None:
+    fault = SimpleNamespace(fault=SimpleNamespace(failure=failure.value, message="so it ended"))
+    found = SimpleNamespace(graphs=[fault])
+    monkeypatch.setattr("flows.onboard.climb.latency", lambda *_: found)
+    monkeypatch.setattr("flows.onboard.climb.put", lambda *_: None)
+    tier = ladder(tmp_path, work("a", **SOUND)).measure(cast("Any", None))
+    assert (tier.verdict, tier.why) == (verdict, "a: so it ended")
+
+    def fail(*_: object) -> None:
+        raise BuildFailed(failure, "measure", "it did not begin")
+
+    monkeypatch.setattr("flows.onboard.climb.latency", fail)
+    assert ladder(tmp_path, work("a", **SOUND)).measure(cast("Any", None)).verdict is verdict
+
+
+def test_the_time_of_an_emulator_is_not_even_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("flows.onboard.climb.latency", lambda *_: None)
+    tier = ladder(tmp_path, work("qnn_npu", **SOUND)).measure(cast("Any", None))
+    assert (tier.verdict, tier.why) == (Verdict.HOST_BLOCKED, "qnn_npu: only its emulator is here")
+
+
+def test_without_a_package_nothing_above_is_run(tmp_path: Path) -> None:
+    climb = ladder(tmp_path, unbuilt("a", FailureClass.UNSUPPORTED), verify="task")
+    for tier in (climb.measure(cast("Any", None)), climb.compare(), climb.task()):
+        assert (tier.verdict, tier.why) == (Verdict.NOT_RUN, "there is no package")
+
+
+def test_the_metric_is_asked_of_every_package_that_was_built(tmp_path: Path) -> None:
+    good, blocked = work("a", task=True), unbuilt("b", FailureClass.UNSUPPORTED)
+    assert ladder(tmp_path, good, blocked, verify="task").task().verdict is Verdict.PASS
+    unseen, bad = work("c", task=None), work("d", task=False)
+    assert ladder(tmp_path, good, unseen, verify="task").task().verdict is Verdict.HOST_BLOCKED
+    assert ladder(tmp_path, good, unseen, bad, verify="task").task().verdict is Verdict.FAIL
+    assert ladder(tmp_path, good).task().verdict is Verdict.NOT_RUN
 
 
 def compared(folder: Path, *unbuilt: str, **parity: bool | None) -> Tier:
