@@ -13,7 +13,7 @@ from typing import Any
 
 from matrix.model import SourceKind
 from workers.engine import Request
-from workers.sources.errors import export_error, listed, one_line
+from workers.sources.errors import export_error, failing, listed
 from workers.sources.source import allowed
 
 
@@ -25,14 +25,10 @@ def random_config(source: Mapping[str, Any]) -> Any:
     config = copy.deepcopy(source.get("config") or {})
     if "backbone_config" in config:
         config.setdefault("backbone", None)  # many name one by default, and TOML has no null
-    try:
+    what = f"'{source['ref']}' with this config is not a Transformers architecture"
+    hint = "correct architecture or config in the catalog"
+    with failing(export_error, what, hint, ValueError, TypeError, KeyError):
         return AutoConfig.for_model(source["ref"], **config)
-    except (ValueError, TypeError, KeyError) as error:
-        raise export_error(
-            f"'{source['ref']}' with this config is not a Transformers architecture: "
-            f"{one_line(error, 200)}",
-            "correct architecture or config in the catalog",
-        ) from error
 
 
 def skeleton(config: Any, task: str) -> Any:
@@ -58,15 +54,13 @@ def read_config(folder: Path, *, remote_code: bool = False) -> Any:
     """The configuration in a model folder."""
     from transformers import AutoConfig
 
-    try:
+    hint = "a newer Transformers or remote code may be needed"
+    with failing(
+        export_error, "its config.json cannot be used", hint, OSError, ValueError, KeyError
+    ):
         return AutoConfig.from_pretrained(
             str(folder), local_files_only=True, trust_remote_code=remote_code
         )
-    except (OSError, ValueError, KeyError) as error:
-        raise export_error(
-            f"its config.json cannot be used: {one_line(error, 200)}",
-            "a newer Transformers or remote code may be needed",
-        ) from error
 
 
 def _random(source: Mapping[str, Any], task: str) -> Any:
@@ -91,7 +85,7 @@ def _pretrained(folder: Path, request: Request, task: str) -> Any:
     check_supported(config.model_type, task)
     model_class = _model_class(config, task)
     seed_everything(0)  # a head that the checkpoint lacks gets random weights
-    try:
+    with failing(export_error, "the model cannot be loaded", "", OSError, ValueError, RuntimeError):
         model = model_class.from_pretrained(
             str(folder),
             config=config,
@@ -100,14 +94,13 @@ def _pretrained(folder: Path, request: Request, task: str) -> Any:
             use_safetensors=None if allow["pickle"] else True,
             trust_remote_code=allow["remote_code"],
         )
-    except (OSError, ValueError, RuntimeError) as error:
-        raise export_error(f"the model cannot be loaded: {one_line(error)}") from error
     tasks_manager().standardize_model_attributes(model, library_name="transformers")
     return model
 
 
 def _model_class(config: Any, task: str) -> Any:
-    try:
+    what = f"Transformers has no model class for '{task}'"
+    with failing(export_error, what, "", KeyError, ValueError, AttributeError):
         return tasks_manager().get_model_class_for_task(
             task.removesuffix("-with-past"),
             framework="pt",
@@ -115,10 +108,6 @@ def _model_class(config: Any, task: str) -> Any:
             model_class_name=_named_class(config, task),
             library="transformers",
         )
-    except (KeyError, ValueError, AttributeError) as error:
-        raise export_error(
-            f"Transformers has no model class for '{task}': {one_line(error)}"
-        ) from error
 
 
 def _named_class(config: Any, task: str) -> str | None:
@@ -141,15 +130,12 @@ def _without_kernels(config: Any) -> Any:
 
 def _from_config(config: Any, task: str) -> Any:
     model_class = _model_class(config, task)
-    try:
+    what = f"no model of {config.model_type} for '{task}' can be made"
+    kinds = (ValueError, TypeError, RuntimeError, KeyError, AttributeError)
+    with failing(export_error, what, "correct the config in the catalog", *kinds):
         if hasattr(model_class, "from_config"):
             return model_class.from_config(config)
         return model_class(config)
-    except (ValueError, TypeError, RuntimeError, KeyError, AttributeError) as error:
-        raise export_error(
-            f"no model of {config.model_type} for '{task}' can be made: {one_line(error)}",
-            "correct the config in the catalog",
-        ) from error
 
 
 def _prepare(model: Any, folder: Path | None, task: str) -> None:

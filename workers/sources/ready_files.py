@@ -9,7 +9,7 @@ from typing import Any
 
 from workers.engine import StageJob
 from workers.sources import model_file, onnx_graph
-from workers.sources.errors import export_error, one_line
+from workers.sources.errors import export_error, failing
 from workers.sources.weights import SIDE_FILES, matching
 
 OLDEST = 13
@@ -55,12 +55,11 @@ def side_files(folder: Path) -> list[str]:
 
 def _read(file: Path) -> Any:
     """The graph without its weights. Raises `StageError` if the file is not a model."""
-    try:
+    with (
+        failing(export_error, f"{file.name} is not an ONNX model", "", Exception),
+        failing(export_error, f"{file.name} cannot be read", "", OSError),
+    ):
         model = onnx_graph.load(file)
-    except OSError as error:
-        raise export_error(f"{file.name} cannot be read: {error.strerror}") from error
-    except Exception as error:  # protobuf's errors derive straight from Exception
-        raise export_error(f"{file.name} is not an ONNX model: {one_line(error, 120)}") from error
     if not model.graph.node or not model.opset_import:
         raise export_error(
             f"{file.name} is not an ONNX model: it has no nodes", "is the file complete?"
@@ -80,14 +79,10 @@ def _external(model: Any) -> set[str]:
 def _converted(model: Any, opset: int, name: str) -> Any:
     from onnx import version_converter
 
-    try:
+    what = f"{name} has opset {onnx_graph.opset(model)} and cannot be converted to {opset}"
+    hint = f"export it again with opset {OLDEST} or later"
+    with failing(export_error, what, hint, Exception):
         return version_converter.convert_version(model, opset)
-    except Exception as error:  # its binding derives straight from Exception
-        raise export_error(
-            f"{name} has opset {onnx_graph.opset(model)} and cannot be converted to {opset}: "
-            f"{one_line(error, 160)}",
-            f"export it again with opset {OLDEST} or later",
-        ) from error
 
 
 def lower_ir(model: Any) -> None:

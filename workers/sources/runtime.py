@@ -10,7 +10,7 @@ from typing import Any
 from workers.engine import version
 from workers.runtimes.runtime import CPU
 from workers.sources import model_file, onnx_graph
-from workers.sources.errors import one_line, optimize_error
+from workers.sources.errors import failing, optimize_error
 
 DISTRIBUTIONS = (
     "onnxruntime", "onnxruntime-windowsml", "onnxruntime-qnn", "onnxruntime-openvino",
@@ -52,10 +52,8 @@ def session(file: Path, options: Any = None) -> Any:
     options = options or options_for("disabled")
     if _large(file):
         options.add_session_config_entry(*_NO_PREPACKING)
-    try:
+    with failing(optimize_error, "ONNX Runtime cannot load the graph", "", Exception):
         return onnxruntime.InferenceSession(str(file), options, providers=[CPU])
-    except Exception as error:  # its binding derives straight from Exception
-        raise optimize_error(f"ONNX Runtime cannot load the graph: {one_line(error)}") from error
 
 
 def options_for(level: str) -> Any:
@@ -93,14 +91,10 @@ def optimize(file: Path, target: Path, level: str, blocked: Sequence[str] = ()) 
         options.add_session_config_entry(f"{key}_file_name", model_file.EXTERNAL)
         options.add_session_config_entry(f"{key}_min_size_in_bytes", "1024")
     options.add_session_config_entry(*_NO_PREPACKING)
-    try:
+    with failing(optimize_error, "ONNX Runtime cannot optimize the graph", "", Exception):
         onnxruntime.InferenceSession(
             str(file), options, providers=[CPU], disabled_optimizers=list(blocked)
         )
-    except Exception as error:  # its binding derives straight from Exception
-        raise optimize_error(
-            f"ONNX Runtime cannot optimize the graph: {one_line(error)}"
-        ) from error
 
 
 def signature(file: Path) -> dict[str, Port]:
@@ -155,7 +149,5 @@ def run(ready: Any, sample: Mapping[str, Any]) -> dict[str, Any]:
     names = [item.name for item in ready.get_outputs()]
     wanted = {item.name for item in ready.get_inputs()}
     feed = {name: array for name, array in sample.items() if name in wanted}
-    try:
+    with failing(optimize_error, "the graph cannot be run", "", Exception):
         return dict(zip(names, ready.run(names, feed), strict=True))
-    except Exception as error:  # its binding derives straight from Exception
-        raise optimize_error(f"the graph cannot be run: {one_line(error)}") from error

@@ -8,7 +8,6 @@ the names are `<component>/<input>`.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import zipfile
 from collections.abc import Mapping, Sequence
@@ -16,7 +15,8 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workers.sources.errors import listed, quantize_error
+from machine.files import hash_file
+from workers.sources.errors import failing, listed, quantize_error
 
 if TYPE_CHECKING:  # runtimes read samples too
     from workers.sources.runtime import Signature
@@ -55,23 +55,15 @@ def _file_digest(dataset: Mapping[str, Any]) -> str:
     path = dataset.get("path")
     if not isinstance(path, str):
         raise quantize_error("the dataset has no path", 'dataset = { path = "calibration.npz" }')
-    try:
-        with Path(path).open("rb") as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest()
-    except OSError as error:
-        raise quantize_error(
-            f"the dataset {path} cannot be read: {error.strerror}", "correct its path"
-        ) from error
+    with failing(quantize_error, f"the dataset {path} cannot be read", "correct its path", OSError):
+        return hash_file(Path(path))[0]
 
 
 def read_dataset(path: Path, component: str, limit: int) -> list[dict[str, Any]]:
     """At most `limit` samples for one component from a dataset file."""
-    try:
+    what, hint = f"the dataset {path.name} cannot be read", "see the README for its format"
+    with failing(quantize_error, what, hint, OSError, ValueError, EOFError, KeyError):
         found = read(path, limit)
-    except (OSError, ValueError, EOFError, KeyError) as error:
-        raise quantize_error(
-            f"the dataset {path.name} cannot be read: {error}", "see the README for its format"
-        ) from error
     prefix = f"{component}/" if component else ""
     return [
         {name.removeprefix(prefix): value for name, value in sample.items()

@@ -13,7 +13,7 @@ from matrix.model import SourceKind
 from workers.engine import Request
 from workers.sources import hub
 from workers.sources import ready_files as ready
-from workers.sources.errors import export_error
+from workers.sources.errors import export_error, failing
 from workers.sources.weights import check_complete, float_bytes, matching, patterns
 
 
@@ -116,13 +116,10 @@ _hashed: dict[tuple[str, int, int, int], str] = {}
 
 def entry(file: Path, name: str) -> FileEntry:
     """A file as the digest of a source has it, under a name inside that."""
-    try:
+    hint = "correct its path in the catalog"
+    with failing(export_error, f"{file} cannot be read", hint, OSError):
         stat = file.stat()
         key = (str(file), stat.st_size, stat.st_mtime_ns, stat.st_ino)
         if key not in _hashed:
             _hashed[key] = hash_file(file)[0]
-    except OSError as error:
-        raise export_error(
-            f"{file} cannot be read: {error.strerror}", "correct its path in the catalog"
-        ) from error
     return FileEntry(name, stat.st_size, _hashed[key])

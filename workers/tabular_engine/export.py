@@ -13,7 +13,7 @@ from typing import Any
 
 from workers.engine import StageJob
 from workers.sources import model_file, onnx_graph
-from workers.sources.errors import export_error, one_line
+from workers.sources.errors import export_error, failing
 from workers.sources.ready_files import lower_ir
 from workers.tabular_engine import files, original, reference, rows
 from workers.tabular_engine.original import Original
@@ -70,7 +70,9 @@ def _converted(model: Original, opset: int) -> Any:
         _teach_xgboost()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        try:
+        what = f"{type(model.estimator).__name__} cannot be converted"
+        hint = "train on rows of numbers, with steps that skl2onnx supports"
+        with failing(export_error, what, hint):
             return skl2onnx.to_onnx(
                 model.estimator,
                 initial_types=[(rows.FEATURES, FloatTensorType([None, model.features]))],
@@ -78,12 +80,6 @@ def _converted(model: Original, opset: int) -> Any:
                 target_opset={"": opset, "ai.onnx.ml": ML_OPSET},
                 name="model",
             )
-        except Exception as error:  # converters raise what they meet
-            raise export_error(
-                f"{type(model.estimator).__name__} cannot be converted: "
-                f"{type(error).__name__}: {one_line(error)}",
-                "train on rows of numbers, with steps that skl2onnx supports",
-            ) from error
 
 
 def _teach_xgboost() -> None:

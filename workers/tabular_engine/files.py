@@ -11,7 +11,7 @@ from matrix.entry import PICKLES, SAVED_SAFELY
 from matrix.model import SourceKind
 from workers.engine import Request, StageJob
 from workers.sources import hub, source
-from workers.sources.errors import export_error, unsupported
+from workers.sources.errors import export_error, failing, unsupported
 from workers.sources.source import Resolved, offline
 from workers.sources.weights import matching
 
@@ -60,12 +60,9 @@ def fetch(job: StageJob, scratch: Path) -> Path:
 
 def only(folder: Path, where: str) -> str:
     """The name of the one model file at the top of a folder."""
-    try:
+    hint = "correct its path in the catalog"
+    with failing(export_error, f"{where} cannot be read", hint, OSError):
         names = sorted(item.name for item in folder.iterdir() if item.is_file())
-    except OSError as error:
-        raise export_error(
-            f"{where} cannot be read: {error.strerror}", "correct its path in the catalog"
-        ) from error
     found = matching(names, WANTED)
     if len(found) == 1:
         return found[0]

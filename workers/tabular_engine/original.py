@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from workers.sources.errors import export_error, one_line, unsupported
+from workers.sources.errors import export_error, failing, unsupported
 from workers.tabular_engine import files, trusted
 
 CLASSIFICATION = "tabular-classification"
@@ -40,21 +40,15 @@ class Original:
         """What the library itself computes, under the names of the outputs."""
         import numpy as np
 
-        with warnings.catch_warnings():
+        hint = "it has to take rows of numbers; was it saved with another scikit-learn?"
+        with warnings.catch_warnings(), failing(export_error, "the model cannot predict", hint):
             warnings.simplefilter("ignore")  # rows have no names of features
-            try:
-                found = np.asarray(self.estimator.predict(rows))
-                if not self.classes:
-                    return {PREDICTION: found.astype(np.float32).reshape(len(rows), -1)}
-                if not hasattr(self.estimator, "predict_proba"):
-                    return {LABEL: found}
-                shares = np.asarray(self.estimator.predict_proba(rows), dtype=np.float32)
-            # Estimators raise anything for attributes that do not fit each other.
-            except Exception as error:
-                raise export_error(
-                    f"the model cannot predict: {type(error).__name__}: {one_line(error)}",
-                    "it has to take rows of numbers; was it saved with another scikit-learn?",
-                ) from error
+            found = np.asarray(self.estimator.predict(rows))
+            if not self.classes:
+                return {PREDICTION: found.astype(np.float32).reshape(len(rows), -1)}
+            if not hasattr(self.estimator, "predict_proba"):
+                return {LABEL: found}
+            shares = np.asarray(self.estimator.predict_proba(rows), dtype=np.float32)
         return {LABEL: found, PROBABILITIES: shares}
 
 
@@ -107,14 +101,10 @@ def _of_xgboost(file: Path) -> Original:
             f"{file.name} needs {error.name}, which is not installed", install
         ) from error
     booster = xgboost.Booster()
-    try:
+    what, hint = f"{file.name} is no model of XGBoost", "save it with save_model, as .json or .ubj"
+    with failing(export_error, what, hint, xgboost.core.XGBoostError, ValueError, KeyError):
         booster.load_model(file)
         learner = json.loads(booster.save_config())["learner"]
-    except (xgboost.core.XGBoostError, ValueError, KeyError) as error:
-        raise export_error(
-            f"{file.name} is no model of XGBoost: {one_line(error, 160)}",
-            "save it with save_model, as .json or .ubj",
-        ) from error
     count = _classes(learner, file)
     model = xgboost.XGBClassifier() if count else xgboost.XGBRegressor()
     model.load_model(file)

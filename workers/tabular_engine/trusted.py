@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from workers.sources.errors import export_error, one_line, unsupported
+from workers.sources.errors import export_error, failing, unsupported
 
 SCHEMA = "schema.json"
 LARGEST = 4 * 1024**3
@@ -91,14 +91,9 @@ def load(file: Path) -> Any:
     named = set(_types(_schema(file), file))
     import skops.io
 
-    try:
+    hint = "was it saved with another version of scikit-learn? save it again with this one"
+    with failing(export_error, f"{file.name} cannot be loaded", hint):
         model = skops.io.load(file, trusted=sorted(named))
-    # Its loaders and the libraries' own `__setstate__` raise anything for a damaged file.
-    except Exception as error:
-        raise export_error(
-            f"{file.name} cannot be loaded: {type(error).__name__}: {one_line(error)}",
-            "was it saved with another version of scikit-learn? save it again with this one",
-        ) from error
     for tree, features in _trees(model, None, set()):
         if not _sound(tree, features):
             text = f"{file.name} is damaged: a tree in it leads nowhere"
@@ -107,16 +102,16 @@ def load(file: Path) -> Any:
 
 
 def _schema(file: Path) -> Any:
-    try:
-        with zipfile.ZipFile(file) as members:
-            if sum(one.file_size for one in members.infolist()) > LARGEST:
-                text = f"{file.name} is larger than {LARGEST >> 30} GiB, unpacked"
-                raise export_error(text, "train a smaller model")
-            return json.loads(members.read(SCHEMA))
-    except (OSError, KeyError, ValueError, RecursionError, zipfile.BadZipFile) as error:
-        raise export_error(
-            f"{file.name} is no skops file: {one_line(error, 120)}", "save it with skops.io.dump"
-        ) from error
+    kinds = (OSError, KeyError, ValueError, RecursionError, zipfile.BadZipFile)
+    what = f"{file.name} is no skops file"
+    with (
+        failing(export_error, what, "save it with skops.io.dump", *kinds),
+        zipfile.ZipFile(file) as members,
+    ):
+        if sum(one.file_size for one in members.infolist()) > LARGEST:
+            text = f"{file.name} is larger than {LARGEST >> 30} GiB, unpacked"
+            raise export_error(text, "train a smaller model")
+        return json.loads(members.read(SCHEMA))
 
 
 def _types(node: Any, file: Path) -> Iterator[str]:

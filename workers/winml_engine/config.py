@@ -10,6 +10,7 @@ import contextlib
 import copy
 import json
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from machine.disk import is_full
 from matrix.status import FailureClass
 from workers.engine import SOURCE, StageError, StageJob, StageReport
 from workers.sources import load, source
-from workers.sources.errors import one_line, unsupported
+from workers.sources.errors import disk_error, failing, one_line, unsupported
 from workers.sources.load import exporter_task
 from workers.sources.temporary import temporary_folder
 
@@ -32,30 +33,21 @@ def failing_as(failure: FailureClass, what: str, hint: str = "") -> Iterator[Non
 
     The class comes from the type of an exception and its error number, never from its text.
     """
-    try:
-        yield
-    except (StageError, MemoryError):
-        raise
-    except ImportError as error:
-        raise unsupported(
-            f"{what}: a package of winml-cli's environment cannot be imported: {one_line(error)}",
-            "modelmill doctor; modelmill engine install winml",
-        ) from error
-    except OSError as error:
-        full = is_full(error) or bool(getattr(error, "disk_full", False))
-        text = "the disk is full" if full else one_line(error)
-        raise StageError(
-            f"{what}: {text}",
-            failure=FailureClass.DISK if full else failure,
-            hint="free some space or set --disk-budget" if full else hint,
-        ) from error
     # winml-cli, Transformers, Optimum and ONNX Runtime raise anything (AttributeError for a missing
     # configuration value, pybind errors, ...): all of it means that this stage failed.
-    except Exception as error:
-        kind = type(error).__name__
-        raise StageError(
-            f"{what}: {kind}: {one_line(error)}", failure=failure, hint=hint
-        ) from error
+    stage_error = partial(StageError, failure=failure)
+    with failing(stage_error, what, hint):
+        try:
+            yield
+        except ImportError as error:
+            missing = "a package of winml-cli's environment cannot be imported"
+            repair = "modelmill doctor; modelmill engine install winml"
+            raise unsupported(f"{what}: {missing}: {one_line(error)}", repair) from error
+        except OSError as error:
+            if is_full(error) or getattr(error, "disk_full", False):
+                room = "free some space or set --disk-budget"
+                raise disk_error(f"{what}: the disk is full", room) from error
+            raise stage_error(f"{what}: {one_line(error)}", hint) from error
 
 
 def weights(job: StageJob) -> StageReport:
