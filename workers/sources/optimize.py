@@ -9,7 +9,7 @@ from typing import Any
 from matrix.policy import FOUR_BITS
 from matrix.vocabulary import EXTENDED_PASSES
 from workers.engine import StageJob, StageSpec
-from workers.sources import fixed_shapes, model_file, onnx_graph, runtime, samples
+from workers.sources import model_file, onnx_graph, runtime, samples
 from workers.sources.errors import optimize_error
 
 TOOLS = ("engine", "onnx", "onnxruntime", "numpy")
@@ -91,7 +91,7 @@ def _misnaming(opset: int) -> Iterator[str]:
 def _with_shapes(source: Path, folder: Path, sample: Mapping[str, Any]) -> Path:
     """The graph with the shapes of its inputs fixed, its weights linked beside it."""
     model = model_file.load_graph(source)
-    fixed_shapes.fix(model, sample)
+    fix_inputs(model, sample)
     return model_file.save_graph(model, source, folder)
 
 
@@ -100,12 +100,50 @@ def _settle_outputs(file: Path, sets: list[dict[str, Any]]) -> bool:
     import onnx
 
     model = onnx.load(str(file), load_external_data=False)
-    if not fixed_shapes.dynamic(model):
+    if not dynamic(model):
         return True
     ready = runtime.session(file)
     runs = [runtime.run(ready, sample) for sample in (sets[0], sets[-1])]
     del ready
     agreed = {name: array for name, array in runs[0].items() if array.shape == runs[1][name].shape}
-    fixed_shapes.fix_outputs(model, agreed)
+    fix_outputs(model, agreed)
     onnx.save(model, str(file))
-    return not fixed_shapes.dynamic(model)
+    return not dynamic(model)
+
+
+def fix_inputs(model: Any, inputs: Mapping[str, Any]) -> None:
+    """Give a graph's inputs the shapes of these arrays and remove all other known shapes.
+
+    The names of dimensions are not reliable (`past + current`), so the arrays decide; ONNX Runtime
+    infers inner and output shapes again when it writes the graph.
+    """
+    for value in model.graph.input:
+        if value.name in inputs:
+            _set_shape(value, inputs[value.name].shape)
+    del model.graph.value_info[:]
+    for value in model.graph.output:
+        for dim in value.type.tensor_type.shape.dim:
+            dim.Clear()
+
+
+def fix_outputs(model: Any, outputs: Mapping[str, Any]) -> None:
+    """Give a graph's outputs the shapes that a run produced."""
+    for value in model.graph.output:
+        if value.name in outputs:
+            _set_shape(value, outputs[value.name].shape)
+
+
+def dynamic(model: Any) -> list[str]:
+    """The inputs and outputs that still have an open dimension."""
+    return [
+        value.name
+        for value in (*model.graph.input, *model.graph.output)
+        if onnx_graph.is_open(value)
+    ]
+
+
+def _set_shape(value: Any, shape: tuple[int, ...]) -> None:
+    dims = value.type.tensor_type.shape
+    del dims.dim[:]
+    for size in shape:
+        dims.dim.add(dim_value=size)

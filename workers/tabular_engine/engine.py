@@ -65,11 +65,11 @@ class TabularEngine:
 
     def run(self, job: StageJob) -> StageReport:
         """Run one stage."""
-        from workers.tabular_engine import export, inputs, reference
+        from workers.tabular_engine import export, reference, rows
 
         steps = {
             "export": export.run,
-            "inputs": inputs.run,
+            "inputs": rows.run,
             "optimize": optimize.run,
             "reference": reference.run,
         }

@@ -1,17 +1,47 @@
-"""Rows of plausible values: close to the thresholds that the graph compares its features with."""
+"""The inputs stage: the rows that a model is verified on, the same for all its targets.
+
+They are those of the catalog's dataset, or plausible values: close to the thresholds that the graph
+compares its features with.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
-from workers.sources import onnx_graph
+from workers.engine import StageJob
+from workers.sources import model_file, onnx_graph, runtime, samples
 
 FEATURES = "features"
 """The input of every tabular graph: one row of float32 values per line."""
 BATCH = "batch_size"
 ROWS = 32
 """In a sample, unless the catalog sets `shapes`."""
+
+
+def run(job: StageJob, _temp: Path) -> Mapping[str, Any]:
+    """The samples of the catalog's dataset, or seeded ones."""
+    folder = job.inputs["export"]
+    wanted = runtime.signature(folder / model_file.MODEL)
+    dataset = job.request.model.get("dataset") if "dataset" in job.params else None
+    if dataset:
+        limit = int(dataset.get("samples", samples.OF_DATASET))
+        given = samples.read_dataset(Path(dataset["path"]), "", limit)
+        made = [samples.fitted(one, wanted) for one in given]
+    else:
+        graph = model_file.load_graph(folder)
+        count = int(job.params.get("shapes", {}).get(BATCH, ROWS))
+        first = int(job.params["seed"])
+        seeds = range(first, first + int(job.params["samples"]))
+        made = [sample(graph, count, seed=seed) for seed in seeds]
+    samples.check_even(made)
+    samples.save(made, job.out)
+    return {
+        "samples": len(made),
+        "origin": "dataset" if dataset else "generated",
+        "inputs": {".": samples.described(made[0])},
+    }
 
 
 def sample(graph: Any, count: int, *, seed: int) -> dict[str, Any]:

@@ -11,16 +11,16 @@ import pytest
 from tests.engines import graphs
 from tests.engines.graphs import ROWS, outputs
 from workers.optimum_engine import shapes
-from workers.sources import fixed_shapes
+from workers.sources import optimize
 
 
 def test_shapes_come_from_arrays_and_runs() -> None:
     model = graphs.matmul()
-    assert fixed_shapes.dynamic(model) == ["x", "y"]
-    fixed_shapes.fix(model, {"x": ROWS})
-    assert fixed_shapes.dynamic(model) == ["y"]
-    fixed_shapes.fix_outputs(model, {"y": outputs(model)})
-    assert not fixed_shapes.dynamic(model)
+    assert optimize.dynamic(model) == ["x", "y"]
+    optimize.fix_inputs(model, {"x": ROWS})
+    assert optimize.dynamic(model) == ["y"]
+    optimize.fix_outputs(model, {"y": outputs(model)})
+    assert not optimize.dynamic(model)
     dims = model.graph.output[0].type.tensor_type.shape.dim
     assert [dim.dim_value for dim in dims] == [2, 256]
 
