@@ -174,15 +174,15 @@ def profile_findings(settings: Settings, pool: Runtimes) -> Iterator[Finding]:
     """For every device profile: what compiles for it and checks the result here, or why nothing
     does."""
     work = Workspace(settings)
-    for one in available(pool, work.profiles(), work.targets()):
-        what = f"profile {one.profile.label}"
-        if one.runtime is None:
-            yield Finding(what, Health.NOTE, f"cannot be compiled for: {one.why}", one.remedy)
+    for profile, here in available(pool, work.profiles(), work.targets()):
+        what = f"profile {profile.label}"
+        if isinstance(here, Missing):
+            yield Finding(what, Health.NOTE, f"cannot be compiled for: {here.why}", here.hint)
             continue
-        text, mend = f"compiled for and checked on {one.runtime.name}", ""
-        if not one.runtime.shared_contexts:
+        text, mend = f"compiled for and checked on {here.name}", ""
+        if not here.shared_contexts:
             text += ", which cannot open shared contexts: those are compiled, but not checked"
-        if one.runtime.emulated and not settings.emulated:
+        if here.emulated and not settings.emulated:
             mend = "an emulator compiles only with --emulated"
         yield Finding(what, Health.NOTE if mend else Health.GOOD, text, mend)
 

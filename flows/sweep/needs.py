@@ -85,9 +85,9 @@ def _devices_here(
     if not profiles and not benches:
         return
     with closing(runtimes_of(settings)) as runtimes:
-        found: dict[Callable[..., str], Runtime | Missing | None] = {}
-        for one in available(runtimes, profiles, Workspace(settings).targets()):
-            found[partial(compiling, one.profile.label)] = one.runtime
+        found: dict[Callable[..., str], Runtime | Missing] = {}
+        for profile, here in available(runtimes, profiles, Workspace(settings).targets()):
+            found[partial(compiling, profile.label)] = here
         for target in benches:
             found[partial(measuring, target.ep, target.device)] = runtimes.for_target(target)
         for word, runtime in found.items():

@@ -37,6 +37,7 @@ from workers.measure.running import Driver
 from workers.measure.trace.tracer import Tracer
 from workers.measure.trace.viewer import find_viewer
 from workers.runtimes.pool import Runtimes
+from workers.runtimes.runtime import Runtime
 from workers.verify.verifier import Verifier
 
 
@@ -131,4 +132,4 @@ def _profiles(settings: Settings, tuning: Tuning, runtimes: Runtimes) -> list[Pr
     work = Workspace(settings)
     own = [one for one in work.profiles() if one.target == tuning.cell.target.label]
     found = available(runtimes, own, work.targets(), emulated=settings.emulated)
-    return [one.profile for one in found if one.runtime is not None]
+    return [profile for profile, here in found if isinstance(here, Runtime)]

@@ -29,6 +29,7 @@ from matrix.digest import (
     tool_uri,
 )
 from matrix.model import Cell, SourceKind
+from workers.build.request import target_json
 
 Json = Mapping[str, Any]
 
@@ -155,7 +156,6 @@ def _utc(when: datetime) -> str:
     return when.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-_TARGET = ("label", "ep", "device", "provider")
 _NOT_OF_A_CELL = {"group", "priority", "overrides", "per_target", "needs", "extra", "where"}
 """What a model has for planning and for looking at; a new field of it is part of the recipe."""
 _ALLOWED = {"remote_code", "pickle"}
@@ -176,7 +176,7 @@ def recipe_of(cell: Cell, *, allow: Json) -> dict[str, Any]:
         "version": cell.version,
         "model": {k: v for k, v in model.items() if k not in _NOT_OF_A_CELL | _ALLOWED},
         "allow": dict(allow),
-        "target": {name: getattr(cell.target, name) for name in _TARGET},
+        "target": target_json(cell.target),
         "policy": to_json(cell.policy),
         **({"profile": to_json(cell.profile)} if cell.profile else {}),
         **({"members": members} if members else {}),

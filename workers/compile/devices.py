@@ -6,7 +6,7 @@ import hashlib
 import platform
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -69,32 +69,11 @@ def _content(name: str, value: str, base: Path) -> str:
         raise UsageError(f"option {name}: {path} cannot be read: {error.strerror}") from None
 
 
-@dataclass(frozen=True, slots=True)
-class Availability:
-    """Whether this machine compiles for a profile and opens what was compiled, and why not."""
-
-    profile: Profile
-    runtime: Runtime | None
-    why: str = ""
-    remedy: str = ""
-
-    @property
-    def where(self) -> str:
-        """The runtime that does it, or what stands against it, for people."""
-        if self.runtime is not None:
-            return self.runtime.name
-        return f"{self.why} ({self.remedy})" if self.remedy else self.why
-
-
 def available(
     runtimes: Runtimes, profiles: Iterable[Profile], targets: Targets, *, emulated: bool = True
-) -> list[Availability]:
-    """Every profile, in order."""
-    rows = []
-    for profile in profiles:
-        found = runtime_for(runtimes, profile, targets.get(profile.target), emulated=emulated)
-        if isinstance(found, Missing):
-            rows.append(Availability(profile, None, found.why, found.hint))
-        else:
-            rows.append(Availability(profile, found))
-    return rows
+) -> list[tuple[Profile, Runtime | Missing]]:
+    """Every profile with the runtime of this machine that compiles for it and opens the result."""
+    return [
+        (one, runtime_for(runtimes, one, targets.get(one.target), emulated=emulated))
+        for one in profiles
+    ]

@@ -128,6 +128,11 @@ class Missing:
     why: str
     hint: str = ""
 
+    @property
+    def name(self) -> str:
+        """What stands against it, as messages show it."""
+        return f"{self.why} ({self.hint})" if self.hint else self.why
+
     def to_json(self) -> dict[str, Any]:
         """For the build record."""
         return {"provider": self.provider, "device": self.device, "not_run": self.why}

@@ -6,7 +6,8 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from matrix.codec import from_json
@@ -41,15 +42,16 @@ class Action:
         return sum(file.size for file in self.files)
 
 
-@dataclass(frozen=True, slots=True)
-class Actions:
-    """The records of stages that have run."""
+class Actions(Records):
+    """The records of stages that have run, by key."""
 
-    _records: Records
+    def path(self, name: str) -> Path:
+        """Where the record of a key is."""
+        return self.root / name[:2] / f"{name}.json"
 
-    def read(self, key: str) -> Action | None:
+    def read(self, name: str) -> Action | None:
         """A record; None if there is none that can be understood."""
-        value = self._records.read(_name(key))
+        value = super().read(name)
         try:
             return from_json(value, Action) if value is not None else None
         except (ValueError, KeyError, TypeError):
@@ -58,25 +60,13 @@ class Actions:
     def touch(self, key: str) -> None:
         """Note a use."""
         with suppress(OSError):
-            os.utime(self._records.root / _name(key))
-
-    def write(self, action: Action) -> None:
-        """Record a run; its bytes must be in place."""
-        self._records.write(_name(action.key), asdict(action))
-
-    def remove(self, key: str) -> None:
-        """Forget a run."""
-        self._records.remove(_name(key))
+            os.utime(self.path(key))
 
     def all(self) -> Iterator[tuple[float, str]]:
         """Every record's (last use, key)."""
-        for path in self._records.root.glob("*/*.json"):
+        for path in self.root.glob("*/*.json"):
             with suppress(FileNotFoundError):
                 yield path.stat().st_mtime, path.stem
-
-
-def _name(key: str) -> str:
-    return f"{key[:2]}/{key}.json"
 
 
 @dataclass(frozen=True, slots=True)

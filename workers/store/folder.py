@@ -27,10 +27,14 @@ class Records:
         self.root = root
         self._scratch = scratch
 
+    def path(self, name: str) -> Path:
+        """Where a record is."""
+        return self.root / f"{name}.json"
+
     def read(self, name: str) -> Any | None:
         """A record; None: there is none that can be read."""
         try:
-            found = json.loads((self.root / name).read_bytes())
+            found = json.loads(self.path(name).read_bytes())
             if _digest(found["value"]) == found["sha256"]:
                 return found["value"]
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
@@ -45,7 +49,7 @@ class Records:
         # Read back first: the digest is of what a reader gets (names of fields are text then).
         plain = json.loads(json.dumps(value))
         data = json.dumps({"sha256": _digest(plain), "value": plain}, sort_keys=True).encode()
-        path = self.root / name
+        path = self.path(name)
         try:
             replace_file(path, data, beside=self._scratch)
         except OSError:
@@ -55,7 +59,7 @@ class Records:
 
     def remove(self, name: str) -> None:
         """Forget a record."""
-        path = self.root / name
+        path = self.path(name)
         try:
             path.unlink()
         except FileNotFoundError:
@@ -73,12 +77,12 @@ class Notes:
 
     def read(self, kind: str, name: str) -> Any | None:
         """A note, or None."""
-        return self._records.read(f"{kind}/{value_digest(name)}.json")
+        return self._records.read(f"{kind}/{value_digest(name)}")
 
     def write(self, kind: str, name: str, value: Any) -> None:
         """Keep a note; a full disk may refuse it, which costs work later and nothing else."""
         with suppress(OSError):
-            self._records.write(f"{kind}/{value_digest(name)}.json", value)
+            self._records.write(f"{kind}/{value_digest(name)}", value)
 
 
 def _digest(value: Any) -> str:

@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from machine.files import remove_tree
@@ -50,7 +50,7 @@ def usage_of(root: Path) -> Usage:
     require_store(root)
     with usable(root):
         sizes = [size for _sha, size in Blobs(root / "blobs").all()]
-        actions = sum(1 for _ in Actions(Records(root / "actions", root / "tmp")).all())
+        actions = sum(1 for _ in Actions(root / "actions", root / "tmp").all())
     return Usage(actions, len(sizes), sum(sizes))
 
 
@@ -69,7 +69,7 @@ class Store:
         self._pins = itertools.count()
         self.notes = Notes(Records(root / "notes", self.scratch.folder))
         self._blobs = Blobs(root / "blobs")
-        self._actions = Actions(Records(root / "actions", self.scratch.folder))
+        self._actions = Actions(root / "actions", self.scratch.folder)
 
     def _heal(self) -> None:
         """Remove whatever stands where a folder of the store belongs, or a gate."""
@@ -99,7 +99,7 @@ class Store:
             with locked(self.root / GATE):
                 for file in hashed:
                     self._blobs.move_in(file)
-                self._actions.write(record)
+                self._actions.write(record.key, asdict(record))
         return record
 
     def materialize(self, files: Iterable[FileEntry], dest: Path, *, alone: bool = False) -> None:
@@ -118,16 +118,13 @@ class Store:
         """Where the bytes of an entry are in the store (to be read only)."""
         return self._blobs.path(entry.sha256)
 
-    def distrust(self, files: Iterable[FileEntry]) -> list[FileEntry]:
-        """Hash these blobs anew; what is not what it should be is dropped and returned."""
-        bad = []
+    def distrust(self, files: Iterable[FileEntry]) -> None:
+        """Hash these blobs anew; what is not what it should be is dropped."""
         for file in files:
             try:
                 self._blobs.check(file, afresh=True)
             except CorruptBlob:
                 self.drop_blob(file.sha256)
-                bad.append(file)
-        return bad
 
     def drop_blob(self, sha256: str) -> None:
         """Remove bytes that are not what their digest says, and forget who made them."""

@@ -211,27 +211,28 @@ def _runtimes(settings: Settings) -> Iterator[tuple[Runtimes, Path]]:
 
 def _list(arguments: Arguments) -> Exit:
     from workers.compile.devices import available
+    from workers.runtimes.runtime import Missing, Runtime
 
     work = arguments.work
     with _runtimes(work.settings) as (runtimes, _folder):
         found = available(runtimes, work.profiles(), work.targets())
-    rows = [
-        {
-            "profile": one.profile.label,
-            "target": one.profile.target,
-            "backends": list(BACKENDS) if one.runtime else [],
-            "default": one.profile.backend,
-            "runtime": one.runtime.to_json() if one.runtime else None,
-            "why": one.why or None,
-            "next": one.remedy or None,
-        }
-        for one in found
-    ]
-    table = []
-    for one in found:
-        mark = ", with --emulated" if one.runtime is not None and one.runtime.emulated else ""
-        backends = ", ".join(BACKENDS) if one.runtime else "-"
-        table.append((one.profile.label, one.profile.target, backends, one.where + mark))
+    rows, table = [], []
+    for profile, here in found:
+        runtime = here if isinstance(here, Runtime) else None
+        rows.append(
+            {
+                "profile": profile.label,
+                "target": profile.target,
+                "backends": list(BACKENDS) if runtime else [],
+                "default": profile.backend,
+                "runtime": runtime.to_json() if runtime else None,
+                "why": here.why if isinstance(here, Missing) else None,
+                "next": (here.hint or None) if isinstance(here, Missing) else None,
+            }
+        )
+        mark = ", with --emulated" if runtime is not None and runtime.emulated else ""
+        backends = ", ".join(BACKENDS) if runtime else "-"
+        table.append((profile.label, profile.target, backends, here.name + mark))
     headers = ("PROFILE", "TARGET", "BACKENDS", "HERE")
     print_result(arguments, rows, [render(headers, table)])
     return Exit.OK

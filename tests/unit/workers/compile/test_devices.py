@@ -71,12 +71,12 @@ def test_a_runtime_that_nobody_knows_is_a_mistake_of_the_profile() -> None:
 
 def test_every_profile_is_listed_with_what_stands_against_it() -> None:
     rows = available(cast("Runtimes", Here(EMULATED)), PROFILES, TARGETS)
-    assert [(row.profile.label, row.runtime is not None) for row in rows] == [
+    assert [(profile.label, isinstance(here, Runtime)) for profile, here in rows] == [
         ("htp68", True), ("htp73", True), ("htp81", True),
         ("ov_cpu", False), ("ov_gpu", False), ("ov_npu", False),
     ]  # fmt: skip
-    assert rows[0].where == "QNNExecutionProvider npu (emulated)"
-    assert rows[3].where == "it is not here (modelmill doctor)"
+    assert rows[0][1].name == "QNNExecutionProvider npu (emulated)"
+    assert rows[3][1].name == "it is not here (modelmill doctor)"
 
 
 def test_the_key_holds_what_can_change_the_bytes() -> None:
