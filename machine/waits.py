@@ -63,6 +63,6 @@ class Wait:
         if signs != self._signs:
             self._signs, self._moved = signs, now
         if self._told is not None and now - self._began > TELL_AFTER:
-            self._told(f"waits for {what}")
+            self._told(f"waiting for {what}")
             self._told = None
         return now - self._moved > self.rules.limit

@@ -56,7 +56,8 @@ def _latency(found: Latency, *, emulated: bool) -> Iterator[tuple[str, str]]:
     yield "emulated" if emulated else "latency", "  ".join(times)
     yield "", f"mean {show_ms(found.mean)}  std {show_ms(found.std)}  CV {found.cv:.1%}"
     yield "", f"min {show_ms(found.min)}  max {show_ms(found.max)}"
-    yield "throughput", f"{found.throughput:.3g} runs/s" + (" (emulated)" if emulated else "")
+    rate = f"{found.throughput:,.0f}" if found.throughput >= 100 else f"{found.throughput:.3g}"
+    yield "throughput", f"{rate} runs/s" + (" (emulated)" if emulated else "")
 
 
 def _opening(sessions: tuple[Session, ...]) -> str:

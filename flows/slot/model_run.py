@@ -86,7 +86,7 @@ class ModelRun(LeasedRun):
 
     def _send(self, work: CellWork, publisher: Publisher, built: Built) -> None:
         while not self._room.acquire(timeout=LOOK_AGAIN):
-            work.report(f"waits for the feed to take {MOST_UNPUBLISHED} packages before it")
+            work.report(f"waiting for the feed to take {MOST_UNPUBLISHED} packages before it")
             if self.lease.gone.is_set():
                 built.release()
                 return

@@ -89,7 +89,7 @@ def _lines(one: Finding) -> Iterator[str]:
     yield f"{one.id}: {one.title}"
     yield from textwrap.wrap(one.observation, 90, initial_indent="  ", subsequent_indent="  ")
     yield ""
-    yield f"status        {one.status}, level {one.level}, confidence {one.confidence}"
+    yield f"status        {one.status}, level L{one.level}, confidence {one.confidence}"
     if one.effect == "none":
         yield f"claims        {', '.join(one.settings)} changes nothing"
     if one.action != "note":

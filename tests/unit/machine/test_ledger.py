@@ -108,7 +108,7 @@ def test_a_wait_says_what_it_waits_for_and_who_has_it(
     assert one.claim(memory(60), "bert-tiny") is not None
     with pytest.raises(WaitCancelled, match="cancelled while waiting for 50 bytes"):
         two.reserve(memory(50), rules=WaitRules(cancel=cancel, told=tell))
-    assert told == [f"waits for 50 bytes, held by process {os.getpid()} (bert-tiny)"]
+    assert told == [f"waiting for 50 bytes, held by process {os.getpid()} (bert-tiny)"]
     assert one.claim(memory(1)) is not None, "nobody is left in the queue"
 
 

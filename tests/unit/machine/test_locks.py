@@ -37,7 +37,7 @@ def test_a_wait_is_told_of_and_can_be_cancelled(
 
     with locked(path), pytest.raises(WaitCancelled, match="the other build"):
         take(path, WaitRules(cancel=cancel, told=tell), what="the other build")
-    assert told == ["waits for the other build"]
+    assert told == ["waiting for the other build"]
 
 
 def test_a_lock_that_is_freed_is_taken(tmp_path: Path) -> None:

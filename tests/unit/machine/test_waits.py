@@ -23,7 +23,7 @@ def test_a_wait_is_told_of_once_and_ends_when_nothing_moves() -> None:
     looks = 0
     while not wait.is_over("same", "a lock"):
         looks += 1
-    assert told == ["waits for a lock"]
+    assert told == ["waiting for a lock"]
     assert looks == 11
 
 

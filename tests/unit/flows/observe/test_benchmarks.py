@@ -24,6 +24,10 @@ def shown(runtimes: FakeRuntimes, runtime: Runtime, *components: str) -> list[st
     return list(benchmark_lines(benchmark(Driver(runtimes), made, PROTOCOL)))
 
 
+def test_many_runs_a_second_are_written_out() -> None:
+    assert any("12,500 runs/s" in line for line in shown(FakeRuntimes({"m": always(80_000)}), CPU))
+
+
 def test_everything_that_was_measured_is_there() -> None:
     lines = shown(FakeRuntimes({"m": always(1_020_000)}), CPU)
     text = "\n".join(lines)
