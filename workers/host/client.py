@@ -20,7 +20,7 @@ from workers.errors import BuildFailed, failure_of
 from workers.host import codec
 from workers.host.process import HostProcess, Message
 from workers.host.spec import NEEDED_CREDENTIAL, EngineSpec, child_environment
-from workers.host.watch import UNWATCHED, Call, HostLimits, Watch, Watching, log_size
+from workers.host.watch import UNWATCHED, Call, HostLimits, Watching, log_size
 
 __all__ = ["EngineHost", "EngineSpec", "Host", "HostLimits", "Reply"]
 
@@ -74,13 +74,13 @@ class Host:
             request["log"] = str(log.absolute()) if watching.log else None
             began = time.monotonic()
             try:
-                reply, peak = self._exchange(request, call)
+                reply = self._exchange(request, call)
             finally:
                 if self._process is not None and not self._process.alive:
                     self._drop()
                 _mask_log(call)
             if reply["ok"]:
-                return Reply(reply["result"], peak, time.monotonic() - began)
+                return Reply(reply["result"], call.peak, time.monotonic() - began)
             error = reply["error"]
             failure, text = failure_of(error["failure"], call.stage), error["message"]
             more = {"hint": error["hint"], "retryable": error["retryable"]}
@@ -104,7 +104,7 @@ class Host:
                 with contextlib.suppress(OSError):
                     self._own_log.unlink()
 
-    def _exchange(self, request: Message, call: Call) -> tuple[Message, int]:
+    def _exchange(self, request: Message, call: Call) -> Message:
         for _attempt in range(2):
             process = self._started(call)
             # A child that died while idle has not seen the request: a new one gets it.
@@ -113,9 +113,8 @@ class Host:
             self._drop()
         else:
             raise call.failed(FailureClass.CRASH, "the engine host dies as soon as it is started")
-        watch = Watch(process, call)
-        reply = watch.wait(lambda message: message.get("id") == request["id"] and "ok" in message)
-        return reply, watch.peak
+        number = request["id"]
+        return call.wait(process, lambda told: told.get("id") == number and "ok" in told)
 
     def _started(self, call: Call) -> HostProcess:
         if self._process is not None and self._process.alive:
@@ -142,7 +141,7 @@ class Host:
             text = f"the interpreter {self.spec.python or sys.executable} cannot be started"
             raise call.failed(FailureClass.UNSUPPORTED, f"{text}: {error.strerror}") from error
         self.starts += 1
-        ready = Watch(self._process, call).wait(lambda message: "ready" in message)
+        ready = call.wait(self._process, lambda told: "ready" in told)
         if not ready["ready"]:
             self._drop()
             hint = f"is it installed for {self.spec.python or sys.executable}?"

@@ -64,9 +64,9 @@ class Watching:
 UNWATCHED = Watching()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Call:
-    """One request as the watch sees it."""
+    """One request, which is watched until it is answered; a broken limit ends the process."""
 
     stage: str
     log: Path
@@ -75,6 +75,8 @@ class Call:
     limits: HostLimits
     watching: Watching
     secret: str | None
+    peak: int = 0
+    """Bytes of memory of the process and its children."""
 
     def failed(self, failure: FailureClass, message: str, **more: Any) -> BuildFailed:
         """The error of this request, with the end of what it wrote."""
@@ -86,73 +88,60 @@ class Call:
             **more,
         )
 
-
-@dataclass(slots=True)
-class Watch:
-    """Waits for the answer of one request; a broken limit ends the process."""
-
-    process: HostProcess
-    call: Call
-    peak: int = 0
-
-    def wait(self, wanted: Callable[[Message], bool]) -> Message:
+    def wait(self, process: HostProcess, wanted: Callable[[Message], bool]) -> Message:
         """The message that answers; raises `BuildFailed` or `Cancelled` with the process ended."""
-        deadline = time.monotonic() + self.call.timeout if self.call.timeout else None
+        deadline = time.monotonic() + self.timeout if self.timeout else None
         while True:
             try:
-                message = self.process.receive(self.call.limits.poll)
+                message = process.receive(self.limits.poll)
             except queue.Empty:
-                self._look(deadline)
+                self._look(process, deadline)
                 continue
             if message is None:
-                raise self._died()
+                raise self._died(process)
             if wanted(message):
                 self.peak = max(self.peak, int(message.get("peak", 0)))
                 return message
-            self.call.watching.progress(mask(str(message.get("progress", "")), self.call.secret))
-            self._look(deadline, cheap=True)
+            self.watching.progress(mask(str(message.get("progress", "")), self.secret))
+            self._look(process, deadline, cheap=True)
 
-    def _look(self, deadline: float | None, *, cheap: bool = False) -> None:
-        call = self.call
-        cancel = call.watching.cancel
+    def _look(self, process: HostProcess, deadline: float | None, *, cheap: bool = False) -> None:
+        cancel, limits = self.watching.cancel, self.limits
         if cancel is not None and cancel.is_set():
-            self.process.end()
-            raise Cancelled(f"{call.stage}: cancelled")
+            process.end()
+            raise Cancelled(f"{self.stage}: cancelled")
         if deadline is not None and time.monotonic() > deadline:
-            self._end(FailureClass.TIMEOUT, f"no answer within {call.timeout:g} s", "--timeout")
+            process.end()
+            text = f"no answer within {self.timeout:g} s"
+            raise self.failed(FailureClass.TIMEOUT, text, hint="--timeout")
         if cheap:
             return
-        resident = self.process.tree.memory()
+        resident = process.tree.memory()
         self.peak = max(self.peak, resident)
-        limits = call.limits
         if limits.memory and resident > limits.memory:
+            process.end()
             text = f"used {_mb(resident)} of memory, the limit is {_mb(limits.memory)}"
-            self._end(FailureClass.MEMORY, text, "fewer --jobs leave more for each")
-        written = log_size(call.log) - call.log_start
+            raise self.failed(FailureClass.MEMORY, text, hint="fewer --jobs leave more for each")
+        written = log_size(self.log) - self.log_start
         if limits.output and written > limits.output:
-            self.process.end()
-            cut_log(call.log, call.log_start + limits.output)
+            process.end()
+            cut_log(self.log, self.log_start + limits.output)
             text = f"wrote more than {_mb(limits.output)} to its log and was stopped"
-            raise call.failed(FailureClass.CRASH, text, hint=f"see {call.log.name}")
+            raise self.failed(FailureClass.CRASH, text, hint=f"see {self.log.name}")
 
-    def _end(self, failure: FailureClass, text: str, hint: str) -> None:
-        self.process.end()
-        raise self.call.failed(failure, text, hint=hint)
-
-    def _died(self) -> BuildFailed | Cancelled:
-        call = self.call
-        if self.process.closed:
-            return Cancelled(f"{call.stage}: the engine host was closed")
-        self.process.wait(5)
-        code = self.process.exit_code  # before our own kill can become its reason
-        self.process.end()
+    def _died(self, process: HostProcess) -> BuildFailed | Cancelled:
+        if process.closed:
+            return Cancelled(f"{self.stage}: the engine host was closed")
+        process.wait(5)
+        code = process.exit_code  # before our own kill can become its reason
+        process.end()
         if code == -9:
             text = "the engine host was killed (SIGKILL), most likely because memory ran out"
             hint = "set a memory limit or fewer --jobs"
-            return call.failed(FailureClass.MEMORY, text, exit_code=code, hint=hint)
+            return self.failed(FailureClass.MEMORY, text, exit_code=code, hint=hint)
         text = f"the engine host died with {describe_exit(code)}"
-        hint = f"the end of {call.log.name} tells where"
-        return call.failed(FailureClass.CRASH, text, exit_code=code, hint=hint)
+        hint = f"the end of {self.log.name} tells where"
+        return self.failed(FailureClass.CRASH, text, exit_code=code, hint=hint)
 
 
 def log_size(log: Path) -> int:
