@@ -41,7 +41,7 @@ class FileEntry:
 
 @dataclass(frozen=True, slots=True)
 class LocalFile:
-    """A file of a package that is to be published: its entry, and where it is on the disk."""
+    """A file on the disk, with its entry in a package or among the outputs of a stage."""
 
     entry: FileEntry
     source: Path

@@ -8,6 +8,7 @@ from typing import Any
 
 from workers.engine import StageError
 from workers.optimum_engine import shapes
+from workers.runtimes.session import Port
 from workers.sources import model_file, runtime
 from workers.sources.errors import quantize_error
 
@@ -67,7 +68,7 @@ def _candidates(wanted: runtime.Signature, asked: Mapping[str, int]) -> Iterator
             yield sizes
 
 
-def _open(port: runtime.Port) -> set[int]:
+def _open(port: Port) -> set[int]:
     return {axis for axis, size in enumerate(port.shape) if not _fixed(size)}
 
 
@@ -75,7 +76,7 @@ def _fixed(size: int | str | None) -> bool:
     return isinstance(size, int) and size > 0
 
 
-def _shape(port: runtime.Port, sizes: Mapping[str, int]) -> list[int]:
+def _shape(port: Port, sizes: Mapping[str, int]) -> list[int]:
     words = _AXES.get(len(port.shape), ("batch_size",))
     shape = []
     for axis, size in enumerate(port.shape):
@@ -88,7 +89,7 @@ def _shape(port: runtime.Port, sizes: Mapping[str, int]) -> list[int]:
     return shape
 
 
-def _values(name: str, port: runtime.Port, shape: list[int]) -> Any:
+def _values(name: str, port: Port, shape: list[int]) -> Any:
     import numpy as np
 
     kind = np.dtype(port.dtype)

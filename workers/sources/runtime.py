@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from workers.engine import version
 from workers.runtimes.runtime import CPU
+from workers.runtimes.session import Port
 from workers.sources import model_file, onnx_graph
 from workers.sources.errors import failing, optimize_error
 
@@ -29,15 +29,8 @@ _NO_PREPACKING = ("session.disable_prepacking", "1")
 """Packed weights are copies: those of a large model would take as much memory as the model."""
 
 
-@dataclass(frozen=True, slots=True)
-class Port:
-    """An input of a graph: its NumPy type, and its shape with names for open sizes."""
-
-    dtype: str
-    shape: tuple[int | str | None, ...]
-
-
 Signature = Mapping[str, Port]
+"""The inputs of a graph by name."""
 
 
 def installed() -> str:
@@ -103,6 +96,7 @@ def signature(file: Path) -> dict[str, Port]:
 
     return {
         value.name: Port(
+            value.name,
             str(tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)),
             tuple(onnx_graph.dims(value)),
         )

@@ -15,7 +15,7 @@ that are not what their name says are removed, as is what stands in the place of
 of the store: what should be there is made anew.
 """
 
-from workers.store.actions import Action, Eviction, GcReport
+from workers.store.actions import Action, GcReport
 from workers.store.store import Store, usage_of
 
-__all__ = ["Action", "Eviction", "GcReport", "Store", "usage_of"]
+__all__ = ["Action", "GcReport", "Store", "usage_of"]

@@ -70,19 +70,11 @@ class Actions(Records):
 
 
 @dataclass(frozen=True, slots=True)
-class Eviction:
-    """An action that was forgotten; it can be run again from its inputs."""
-
-    key: str
-    subject: str
-    size: int
-
-
-@dataclass(frozen=True, slots=True)
 class GcReport:
     """What a collection did."""
 
-    evicted: tuple[Eviction, ...]
+    evicted: tuple[Action, ...]
+    """They are forgotten, and can be run again from their inputs."""
     freed: int
     kept: int
     pinned: int
@@ -124,7 +116,7 @@ def collect(
                 removed = blobs.remove(sha)
                 freed += removed
                 total -= removed
-        evicted.append(Eviction(record.key, record.subject, record.size))
+        evicted.append(record)
     return GcReport(tuple(evicted), freed, total, in_use)
 
 

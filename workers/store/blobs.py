@@ -6,12 +6,11 @@ import contextlib
 import os
 import stat
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from machine.disk import reason
 from machine.files import flush_file, hash_file, place
-from matrix.digest import FileEntry
+from matrix.digest import FileEntry, LocalFile
 from workers.errors import CorruptBlob
 from workers.store.folder import make_folder, make_way
 
@@ -20,14 +19,6 @@ READ_ONLY = 0o444
 
 class NotAFile(OSError):
     """An output that is not a plain file (a link, a pipe, a name that is not text)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Hashed:
-    """A file that has been read once: what it holds and where it waits to be moved."""
-
-    entry: FileEntry
-    path: Path
 
 
 class Blobs:
@@ -50,7 +41,7 @@ class Blobs:
             return False
         return stat.S_ISREG(status.st_mode) and status.st_size == entry.size
 
-    def read_in(self, folder: Path, spare: Callable[[], Path]) -> list[Hashed]:
+    def read_in(self, folder: Path, spare: Callable[[], Path]) -> list[LocalFile]:
         """Hash every file below `folder`, synced and ready to be moved in.
 
         A file with other links to it is somebody else's too: it is copied into `spare()` while
@@ -66,19 +57,19 @@ class Blobs:
             if copy is None:
                 _sync(path)
             entry = FileEntry(path.relative_to(folder).as_posix(), size, sha256)
-            hashed.append(Hashed(entry, copy or path))
+            hashed.append(LocalFile(entry, copy or path))
         return hashed
 
-    def move_in(self, hashed: Hashed) -> None:
+    def move_in(self, hashed: LocalFile) -> None:
         """Give hashed bytes their place (under the gate)."""
         target = self.path(hashed.entry.sha256)
         if self.has(hashed.entry):
-            hashed.path.unlink()
+            hashed.source.unlink()
             return
         make_folder(target.parent)
         self.remove(hashed.entry.sha256)
-        hashed.path.chmod(READ_ONLY)
-        hashed.path.replace(target)
+        hashed.source.chmod(READ_ONLY)
+        hashed.source.replace(target)
         self._known[hashed.entry.sha256] = _identity(target.stat())
 
     def give_out(self, entry: FileEntry, dest: Path, *, alone: bool = False) -> None:

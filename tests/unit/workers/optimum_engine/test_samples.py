@@ -11,11 +11,11 @@ import pytest
 
 from workers.engine import StageError
 from workers.optimum_engine import inputs
+from workers.runtimes.session import Port
 from workers.sources import samples
-from workers.sources.runtime import Port
 
 SETS = [{"ids": np.full((1, 4), n), "mask": np.ones((1, 4), bool)} for n in range(3)]
-WANTED = {"ids": Port("int64", ("batch_size", "sequence_length"))}
+WANTED = {"ids": Port("ids", "int64", ("batch_size", "sequence_length"))}
 
 
 def test_samples_come_back_and_repeat(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_pickled_and_uneven_arrays_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_dataset_must_fit_the_graph() -> None:
-    fixed = {"pixels": Port("float32", ("batch_size", 3))}
+    fixed = {"pixels": Port("pixels", "float32", ("batch_size", 3))}
     assert samples.fitted({"pixels": [[1, 2, 3]]}, fixed)["pixels"].dtype == np.float32
     with pytest.raises(StageError, match="not an input of the model"):
         samples.fitted({"words": [1]}, WANTED)
