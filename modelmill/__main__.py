@@ -5,9 +5,9 @@ They are started by the path of this file: no folder of the user's can come betw
 
 from __future__ import annotations
 
-import importlib.util
 import runpy
 import sys
+from importlib import import_module
 from pathlib import Path
 
 
@@ -25,16 +25,10 @@ def main() -> None:
 
 def _own_packages() -> None:
     """Import `modelmill` from here, wherever the import path would lead."""
-    if "modelmill" in sys.modules:
-        return
-    init = Path(__file__).with_name("__init__.py")
-    spec = importlib.util.spec_from_file_location(
-        "modelmill", init, submodule_search_locations=[str(init.parent)]
-    )
-    assert spec is not None
-    assert spec.loader is not None
-    sys.modules["modelmill"] = module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    here = str(Path(__file__).resolve().parent.parent)
+    sys.path.insert(0, here)
+    import_module("modelmill")
+    sys.path.remove(here)
 
 
 if __name__ == "__main__":

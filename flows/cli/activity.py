@@ -3,7 +3,7 @@ prints, and the progress of a transfer."""
 
 from __future__ import annotations
 
-import os
+import shutil
 import sys
 import threading
 import time
@@ -62,7 +62,8 @@ class Activity:
             spent = int(time.monotonic() - self._began)
             frame = _FRAMES[int(time.monotonic() / _INTERVAL) % len(_FRAMES)]
             line = f"{frame} {self._text}" + (f" {spent}s" if spent else "")
-            self._write(f"\r{line[: _width(self._stream) - 1]}\x1b[K")
+            width = max(20, shutil.get_terminal_size().columns)
+            self._write(f"\r{line[: width - 1]}\x1b[K")
             self._drawn = True
             return True
 
@@ -72,13 +73,6 @@ class Activity:
             self._stream.flush()
         except (OSError, ValueError):  # whatever prints next notices that the terminal is gone
             self._text = ""
-
-
-def _width(stream: TextIO) -> int:
-    try:
-        return max(20, os.get_terminal_size(stream.fileno()).columns)
-    except (OSError, ValueError):
-        return 80
 
 
 def waiting_for(text: str) -> None:

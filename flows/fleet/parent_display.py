@@ -25,10 +25,11 @@ from flows.observe.report.page import write as write_page
 from flows.observe.summaries import REPORT_NAME, write_summaries
 from flows.observe.summaries.document import SummaryDocument, summary_document
 from flows.observe.summaries.markdown import markdown
+from flows.observe.views import View
 from flows.prefect.artifacts import artifact_key
 from flows.prefect.shown_run import ShownRun
 from matrix.model import Plan
-from state.records import Event, SweepInfo
+from state.records import SweepInfo
 from state.state import State
 
 AWAY = (httpx.HTTPError, PrefectException)
@@ -51,8 +52,8 @@ def tags_of(plan: Plan, sweep: int) -> list[str]:
 
 
 @dataclass(slots=True)
-class ParentDisplay:
-    """The page of the parent's flow run; a view that a `Follower` keeps up to date."""
+class ParentDisplay(View):
+    """The page of the parent's flow run, which every tick brings up to date."""
 
     client: SyncPrefectClient
     state: State
@@ -65,9 +66,6 @@ class ParentDisplay:
         """A run that a schedule started does not know its stamp when it begins."""
         with suppress(*AWAY):
             self.client.update_flow_run(run, name=f"sweep-{self.shown.stamp}", tags=list(tags))
-
-    def event(self, event: Event, progress: SweepProgress) -> None:
-        """Show it with the next tick."""
 
     def tick(self, progress: SweepProgress) -> None:
         """Update the progress bar, every few seconds."""

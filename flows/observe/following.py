@@ -14,7 +14,7 @@ from typing import Self
 
 from flows.fleet.run import FLEET
 from flows.observe.progress import BUSY, SweepProgress
-from flows.observe.unserved import one_line, unserved_of
+from flows.observe.unserved import UNSERVED, one_line, unserved_of
 from flows.observe.views import View
 from flows.sweep.recorded import PLAN, recorded_estimates
 from flows.sweep.stop import Stop
@@ -142,7 +142,7 @@ class StatusWatch(Follower):
         state, info = self._state, self._info
         known = recorded_estimates(state, info.id)
         self.progress = SweepProgress(state.statuses(info.id), publish=info.publish, known=known)
-        self.progress.unserved = one_line(unserved_of(state, info.id).groups)
+        self.progress.noticed[UNSERVED] = one_line(unserved_of(state, info.id).groups)
         self.read_leases()
 
     def _begun(self, event: Event) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from flows.observe.estimates import Estimates
 from flows.observe.unserved import UNSERVED, one_line
@@ -31,9 +31,15 @@ _BESIDE = frozenset({Status.VERIFIED, Status.PUBLISHING})
 """What happens to a cell while its slot builds the next."""
 
 
-def unshown_line(problem: str) -> str:
-    """The line about a run that Prefect does not show."""
+def _unshown_line(problem: str) -> str:
     return f"not shown in Prefect, the sweep continues: {problem}" if problem else ""
+
+
+_NOTICED: Mapping[str, Callable[..., str]] = {
+    OUTAGE: str, UNSERVED: one_line, UNSHOWN: _unshown_line
+}  # fmt: skip
+"""Notices that are shown: what cannot be reached, which cells no machine can do, and why Prefect
+does not show the run."""
 
 
 class SweepProgress:
@@ -55,12 +61,8 @@ class SweepProgress:
         """By owner: the cell that its engine works on, and what the engine says it is doing."""
         self.notice = ""
         """A remark for people who watch; empty: none."""
-        self.outage = ""
-        """What cannot be reached now; empty: nothing."""
-        self.unserved = ""
-        """Which models wait for a worker that can build them; empty: none."""
-        self.unshown = ""
-        """Why Prefect does not show the run; empty: it does."""
+        self.noticed = dict.fromkeys(_NOTICED, "")
+        """What the last notice of each kind says; empty: nothing."""
         self.total = sum(not is_export(cell) for cell in statuses)
         self.failed = 0
         """Cells that failed."""
@@ -83,12 +85,9 @@ class SweepProgress:
         """Take in one event."""
         data = event.data or {}
         if event.kind is Kind.NOTICE:
-            if UNSERVED in data:
-                with Tolerated(f"event {event.id}: {UNSERVED}"):
-                    self.unserved = one_line(data[UNSERVED])
-            if UNSHOWN in data:
-                self.unshown = unshown_line(str(data[UNSHOWN]))
-            self.outage = str(data.get(OUTAGE, self.outage))
+            for key in self.noticed.keys() & data.keys():
+                with Tolerated(f"event {event.id}: {key}"):
+                    self.noticed[key] = _NOTICED[key](data[key])
         if ESTIMATE in data:
             with Tolerated(f"event {event.id}: {ESTIMATE}"):
                 self.use_estimates(from_record(data[ESTIMATE]))
@@ -155,7 +154,7 @@ class SweepProgress:
     @property
     def remarks(self) -> str:
         """The remarks that are shown beside the counts."""
-        return "; ".join(filter(None, (self.notice, self.outage, self.unserved, self.unshown)))
+        return "; ".join(filter(None, (self.notice, *self.noticed.values())))
 
     def counts(self) -> dict[str, int]:
         """Cells by status, in the order of the enum."""

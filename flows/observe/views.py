@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Iterable
 from dataclasses import asdict
-from typing import Any, Protocol, TextIO
+from typing import Any, TextIO
 
 from flows.cli.console import Detail, coloured, detail_of, paint
 from flows.cli.quantity import shortened, show_clock, show_duration, show_ms, show_size
@@ -19,7 +19,7 @@ from state.measurements import MEASURED
 from state.records import Event
 
 
-class View(Protocol):
+class View:
     """Gets every event of the sweep in order, and a tick several times a second."""
 
     def event(self, event: Event, progress: SweepProgress) -> None:
@@ -93,7 +93,7 @@ _FEWEST = 20
 """Cells that end between two plain lines with the time left, at least."""
 
 
-class PlainView:
+class PlainView(View):
     """A line per finished cell, for CI and files."""
 
     def __init__(self, out: TextIO) -> None:
@@ -138,11 +138,8 @@ class PlainView:
             line = f"at work: {doing}  {cell}  {show_duration(spent)}"
             print(paint(line, "dim", self._out), file=self._out, flush=True)
 
-    def close(self) -> None:
-        pass
 
-
-class JsonView:
+class JsonView(View):
     """Every event as a JSON line, and what engines say they are doing when it changes."""
 
     def __init__(self, out: TextIO) -> None:
@@ -161,11 +158,8 @@ class JsonView:
                 print(json.dumps({"type": "activity", **told}), file=self._out, flush=True)
         self._activities = dict(progress.activities)
 
-    def close(self) -> None:
-        pass
 
-
-class LiveView:
+class LiveView(View):
     """Finished cells scroll by; below them a bar and a line per busy slot."""
 
     def __init__(self, out: TextIO) -> None:
@@ -180,7 +174,7 @@ class LiveView:
         self._live = Live(console=self._console, auto_refresh=False, transient=True)
         self._live.start()
         self._began = time.monotonic()
-        self._bar = "━" if _can_show("━", out) and not self._console.legacy_windows else "#"
+        self._bar = "#" if self._console.legacy_windows else "━"
 
     def event(self, event: Event, progress: SweepProgress) -> None:
         """Scroll a finished cell by."""
@@ -220,14 +214,6 @@ class LiveView:
     def close(self) -> None:
         """Leave the terminal as it was."""
         self._live.stop()
-
-
-def _can_show(text: str, out: TextIO) -> bool:
-    try:
-        text.encode(out.encoding or "utf-8")
-    except (LookupError, UnicodeError):
-        return False
-    return True
 
 
 def _short(owner: str, all_of_them: Iterable[str]) -> str:

@@ -76,7 +76,7 @@ def test_a_short_command_shows_none(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_it_fits_into_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
-    monkeypatch.setattr("flows.cli.activity._width", lambda _stream: 20)
+    monkeypatch.setenv("COLUMNS", "20")
     activity = Activity(terminal)
     activity.show("listing the feed azure:https://dev.azure.com/org/project/feed")
     assert soon(lambda: bool(terminal.getvalue()))

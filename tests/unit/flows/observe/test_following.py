@@ -7,7 +7,7 @@ import pytest
 
 from flows.observe.following import NOBODY, StatusWatch
 from flows.observe.progress import SweepProgress
-from flows.observe.views import JsonView, PlainView
+from flows.observe.views import JsonView, PlainView, View
 from flows.sweep.stop import Stop
 from matrix.status import Status
 from state.errors import StateUnavailable
@@ -16,7 +16,7 @@ from tests.states.samples import ALIVE, FOREIGN, TREE, begin, cell, rows, sql, t
 from tests.sweeps.in_memory import SweepHarness, make_plan, small_model
 
 
-class Seen:
+class Seen(View):
     """A view that remembers."""
 
     def __init__(self) -> None:
