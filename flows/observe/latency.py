@@ -6,7 +6,7 @@ emulator only with its own, marked as such.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from typing import Any, cast
@@ -53,14 +53,6 @@ class LatencyChange:
         elif not self.clear:
             told += ", within the noise of its sessions"
         return "; ".join((told, *self.notes, *([EMULATED] if self.emulated else [])))
-
-
-def by_tree(measurements: Iterable[Measurement]) -> dict[str, list[Measurement]]:
-    """Benchmarks and traces by the digest of their package, the oldest first."""
-    found: dict[str, list[Measurement]] = {}
-    for one in measurements:
-        found.setdefault(one.tree, []).append(one)
-    return found
 
 
 def changes(

@@ -38,16 +38,6 @@ from workers.attest.provenance import cell_of
 
 
 @dataclass(frozen=True, slots=True)
-class Version:
-    """A portable version of the feed, in a batch that may only list it."""
-
-    package: str
-    version: str
-    stamp: str | None = None
-    """None: that of the sweep which made it."""
-
-
-@dataclass(frozen=True, slots=True)
 class Wanted:
     """What is to be compiled for which profiles."""
 
@@ -56,7 +46,7 @@ class Wanted:
     asked: tuple[str, ...] = ()
     """Cells that were asked for, portable or with a profile; none: all that are selected."""
 
-    def of_versions(self, feed: Feed, package: str, version: str) -> list[Version]:
+    def of_versions(self, feed: Feed, package: str, version: str) -> list[Published]:
         """The version, or all portable ones that globs match."""
         found = list(list_versions(feed, package, version))
         if len(found) != 1 or (package, version) != (found[0].package, found[0].version):
@@ -64,16 +54,16 @@ class Wanted:
         if not found:
             text = f"no portable version of {package} matches {version}"
             raise NothingSelected(text, hint=f"see: modelmill feed ls {package}")
-        return [Version(one.package, one.version) for one in found]
+        return found
 
-    def of_stamp(self, feed: Feed, stamp: str) -> list[Version]:
+    def of_stamp(self, feed: Feed, stamp: str) -> list[IndexCell]:
         """The portable cells of a batch for the targets of the profiles, by its index."""
         settings = known_settings(self.settings, slug(stamp))
         targets = {one.target for one in self.profiles}
         asked = [str(replace(parse(cell), profile=None)) for cell in self.asked]
         index = resolve_index(feed, index_name(settings.package, stamp)[0], stamp).index
         found = [
-            Version(one.package, one.version, slug(stamp))
+            one
             for one in index.cells
             if one.available
             and one.target in targets
@@ -89,7 +79,7 @@ class Wanted:
     def cells(self, original: Original, stamp: str | None, package: str = "") -> Iterator[Cell]:
         """The compiled cells of a portable package, one for each profile that fits.
 
-        `package`: with its version; without, it is a local folder.
+        `stamp`: of a batch that may only list it; `package`: empty for a local folder.
         """
         portable = self._portable(original)
         batch = stamp or original.stamp
@@ -122,15 +112,18 @@ class Wanted:
         return replace(cell, publish_timeout=self.settings.publish_timeout)
 
 
-def plans_of(feed: Feed, wanted: Wanted, versions: Sequence[Version]) -> list[Plan]:
-    """What is to be made of these versions, a plan for each batch."""
+def plans_of(
+    feed: Feed, wanted: Wanted, versions: Iterable[Published | IndexCell], stamp: str | None
+) -> list[Plan]:
+    """What is to be made of these versions: a plan for the batch of that stamp or, without one, for
+    each batch that made any of them."""
     found = []
     with tempfile.TemporaryDirectory(prefix="modelmill-compile-") as folder:
         for number, one in enumerate(versions):
             waiting_for(f"reading {one.package} {one.version}")
             dest = Path(folder, str(number))
-            found.append((published_original(feed, one.package, one.version, dest), one))
-    plans = _plans(wanted, found)
+            found.append((published_original(feed, one.package, one.version, dest), one.package))
+    plans = _plans(wanted, found, stamp)
     if problems := [one for plan in plans for one in name_problems(plan, feed.limits)]:
         raise PlanError(problems)
     return plans
@@ -145,16 +138,19 @@ def folder_plan(folder: Path, wanted: Wanted) -> Plan:
     if not verdict.ok:
         raise Corrupt(f"{folder}: {verdict.problems[0]}", hint="pull it again")
     original = Original.read(str(folder), folder, verdict.tree)
-    (plan,) = _plans(wanted, [(original, Version("", "", None))])
+    (plan,) = _plans(wanted, [(original, "")])
     return plan
 
 
-def _plans(wanted: Wanted, originals: Sequence[tuple[Original, Version]]) -> list[Plan]:
+def _plans(
+    wanted: Wanted, originals: Sequence[tuple[Original, str]], stamp: str | None = None
+) -> list[Plan]:
+    """`originals`: each with its package in the feed; empty: it is in a folder."""
     batches: dict[str, list[Cell]] = {}
     engines: dict[str, str] = {}
-    for original, one in originals:
-        batch = one.stamp or original.stamp
-        if cells := list(wanted.cells(original, one.stamp, one.package)):
+    for original, package in originals:
+        batch = stamp or original.stamp
+        if cells := list(wanted.cells(original, stamp, package)):
             batches.setdefault(batch, []).extend(cells)
             engines.setdefault(batch, str(original.manifest["engine"]["name"]))
     if not batches:

@@ -79,15 +79,12 @@ class Finder:
     def _one(self, word: str, choice: Choice) -> Subject:
         path = self.settings.cwd / word
         if path.is_dir():
-            package = subject_of(self.settings, self.store, path, None)
-            return self._package(package, choice, Artifact(word, tree_digest(package.files)))
+            return self._package(subject_of(self.settings, self.store, path, None), choice, word)
         if path.is_file():
             return self._file(path, word, choice)
         if "@" in word:
             opened = building_cell(self.settings, word, choice.batch)
-            _, built = self._opened.enter_context(opened)
-            artifact = Artifact(built.cell_id, built.tree)
-            return self._package(Package.of(built), choice, artifact)
+            return self.built(self._opened.enter_context(opened)[1], choice)
         raise UsageError(f"'{word}' is neither a folder nor a file", hint=_FORMS)
 
     def published(self, package: str, version: str, choice: Choice) -> Subject:
@@ -96,9 +93,8 @@ class Finder:
         feed = Workspace(self.settings).open_feed()
         pull(feed, package, version, folder, room=self._reserve)
         found = subject_of(self.settings, self.store, folder, None)
-        tree = tree_digest(found.files)
-        artifact = Artifact(f"{package} {version}", tree, package=package, version=version)
-        return self._package(found, choice, artifact)
+        name = f"{package} {version}"
+        return self._package(found, choice, name, package=package, version=version)
 
     def _reserve(self, size: int) -> None:
         """What is pulled counts in the disk budget for as long as it is there."""
@@ -106,25 +102,24 @@ class Finder:
         budget = DiskBudget(self.store, limit, beside=partial(kept_bytes, kept))
         self._opened.enter_context(budget.reserve(size, self.rules))
 
-    def built(self, built: Built, choice: Choice, artifact: Artifact) -> Subject:
+    def built(self, built: Built, choice: Choice) -> Subject:
         """A package that was just built; its folder must stay for as long as it is measured."""
-        return self._package(Package.of(built), choice, artifact)
+        return self._package(Package.of(built), choice, built.cell_id)
 
-    def _package(self, package: Package, choice: Choice, artifact: Artifact) -> Subject:
-        if problems := package.file_problems():
-            raise UsageError(f"{artifact.name} is damaged: {problems[0]}", hint="pull it again")
-        claim = package.claim
+    def _package(self, found: Package, choice: Choice, name: str, **published: str) -> Subject:
+        if problems := found.file_problems():
+            raise UsageError(f"{name} is damaged: {problems[0]}", hint="pull it again")
+        claim = found.claim
         if not choice.target and not choice.profile:
             choice = replace(choice, target=claim.target.label)
         own = claim.profile.label if claim.profile else ""
-        artifact = replace(
-            artifact, cell=claim.cell, target=choice.target or "", profile=choice.profile or own
-        )
+        where = (claim.cell, choice.target or "", choice.profile or own)
+        artifact = Artifact(name, tree_digest(found.files), *where, **published)
         runtime = self.runtime(choice, claim)
-        if package.shares_context and not runtime.shared_contexts:
-            text = f"{artifact.name} cannot be measured here: {SHARED}"
+        if found.shares_context and not runtime.shared_contexts:
+            text = f"{name} cannot be measured here: {SHARED}"
             raise UsageError(text, hint="measure it on the device itself")
-        return Subject(artifact, tuple(self._graphs(package)), runtime)
+        return Subject(artifact, tuple(self._graphs(found)), runtime)
 
     def _graphs(self, package: Package) -> Iterator[Graph]:
         """The models of a package with the input values that it was built with."""
@@ -156,15 +151,14 @@ class Finder:
     def runtime(self, choice: Choice, claim: Claim | None = None) -> Runtime:
         """What a target or profile is measured on here, by default that which a package is made
         for. Raises `UsageError` if there is nothing."""
-        work = Workspace(self.settings)
+        work, profile = Workspace(self.settings), claim.profile if claim else None
         if choice.profile:
             profile = work.profiles().get(choice.profile)
-            target = work.targets().get(profile.target)
+        target = work.targets().get(profile.target if profile else choice.target or "")
+        if profile:
             found = runtime_for(self.runtimes, profile, target, emulated=True)
-        elif claim is not None and claim.profile is not None:
-            found = runtime_for(self.runtimes, claim.profile, claim.target, emulated=True)
         else:
-            found = self.runtimes.for_target(work.targets().get(choice.target or ""))
+            found = self.runtimes.for_target(target)
         if isinstance(found, Missing):
             where = choice.profile or choice.target
             raise UsageError(f"{where} cannot be measured here: {found.why}", hint=found.hint)

@@ -15,7 +15,7 @@ from workers.build.builder import Builder
 from workers.build.built import Built
 from workers.build.stages import Rung
 from workers.host.watch import Watching
-from workers.measure.subject import Artifact, Subject
+from workers.measure.subject import Subject
 from workers.verify.subject import Subject as Package
 from workers.verify.verifier import Verifier
 
@@ -78,7 +78,7 @@ class Workshop:
             self.builder.begin_model()
             built = self.builder.build(cell, self.watching)
         try:
-            subject = self.finder.built(built, choice, Artifact(built.cell_id, built.tree))
+            subject = self.finder.built(built, choice)
         except BaseException:
             built.release()
             raise

@@ -19,6 +19,7 @@ from machine.waits import untold
 from matrix.digest import MANIFEST
 from matrix.errors import Exit, UsageError
 from matrix.profiles import BACKENDS
+from matrix.slugs import slug
 
 if TYPE_CHECKING:
     from flows.packages.compiling import Wanted
@@ -129,10 +130,9 @@ def _published(arguments: Arguments, wanted: Wanted, *, whole: bool) -> Exit:
     feed = arguments.work.open_feed()
     if whole or cells:
         stamp = settings.stamp if whole and settings.stamp else last_stamp(settings)
-        versions = wanted.of_stamp(feed, stamp)
+        plans = plans_of(feed, wanted, wanted.of_stamp(feed, stamp), slug(stamp))
     else:
-        versions = wanted.of_versions(feed, *words)
-    plans = plans_of(feed, wanted, versions)
+        plans = plans_of(feed, wanted, wanted.of_versions(feed, *words), None)
     if arguments.output:
         return _tell(arguments, _write(arguments, settings, [(plan, None) for plan in plans]))
     return max(publish_compiled(plan, settings, feed, as_json=arguments.json) for plan in plans)

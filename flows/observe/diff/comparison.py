@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import Enum, StrEnum
 from typing import Any
 
-from flows.observe.diff.inputs import InputChange, Made, input_changes, made_of
+from flows.observe.diff.inputs import InputChange, Made, input_changes
 from flows.observe.evidence import rungs_of, weaker
-from flows.observe.latency import LatencyChange, by_tree
+from flows.observe.latency import LatencyChange
 from flows.observe.latency import changes as latency_changes
-from flows.sweep.recorded import PlannedCells
+from flows.observe.sweep_data import SweepData
 from matrix.model import is_export
 from matrix.status import Status
 from state.reading import StateReader
-from state.records import Measurement, Outcome, StageRun, SweepInfo
+from state.records import Measurement, Outcome, SweepInfo
 
 
 class ChangeKind(StrEnum):
@@ -118,7 +118,7 @@ class Comparison:
 
 def compare(state: StateReader, before: SweepInfo, after: SweepInfo) -> Comparison:
     """Compare two sweeps of one state. Exports count only where they fail."""
-    first, second = _Half.read(state, before), _Half.read(state, after)
+    first, second = _Half(state, before), _Half(state, after)
     cells = first.outcomes.keys() | second.outcomes.keys()
     changes = [one for cell in cells if (one := _change(cell, first, second)) is not None]
     order = list(ChangeKind)
@@ -152,31 +152,7 @@ def _verdict(one: Outcome | None, was: _Stand, other: Outcome | None, now: _Stan
     return ChangeKind.VERIFIED_LESS if less else ChangeKind.UNCHANGED
 
 
-@dataclass(frozen=True, slots=True)
-class _Half:
-    info: SweepInfo
-    outcomes: Mapping[str, Outcome]
-    runs: defaultdict[str, list[StageRun]]
-    parts: Mapping[str, Mapping[str, Any]]
-    seconds: Mapping[str, float]
-    planned: PlannedCells
-    measurements: Mapping[str, list[Measurement]]
-
-    @classmethod
-    def read(cls, state: StateReader, info: SweepInfo) -> _Half:
-        runs = by_cell(state.stage_runs(info.id))
-        outcomes = {one.cell: one for one in state.outcomes(info.id)}
-        trees = {one.tree for one in outcomes.values() if one.tree}
-        return cls(
-            info,
-            outcomes,
-            runs,
-            state.key_parts(info.id),
-            state.real_seconds(info.id),
-            PlannedCells.of(state, info.id),
-            by_tree(state.measurements(trees)),
-        )
-
+class _Half(SweepData):
     def stand(self, one: Outcome | None) -> _Stand:
         if one is None or one.status is Status.SKIPPED:
             return _Stand.ABSENT
@@ -187,11 +163,13 @@ class _Half:
 
     def measured(self, one: Outcome | None) -> list[Measurement]:
         """What was measured of the content of a cell."""
-        return self.measurements.get(one.tree or "", []) if one else []
+        return self.measurements[one.tree or ""] if one else []
 
     def made(self, cell: str) -> Made:
         """The inputs of a cell in this sweep."""
-        stages = made_of(self.runs[cell], self.parts)
+        # Of each stage and component, the last run.
+        named = {f"{run.stage} {run.component}".strip(): run.key for run in self.runs[cell]}
+        stages = {name: self.parts.get(key, {}) for name, key in named.items()}
         model = cell.rpartition("@")[0]
         return Made(stages, self.planned.policy(cell), self.planned.source(model))
 
@@ -242,14 +220,6 @@ def _note(verdict: ChangeKind, old: Made, new: Made) -> str:
     if verdict is ChangeKind.CHANGED:
         return "the recorded inputs are equal: the tools do not give the same bytes every time"
     return "the recorded inputs are equal"
-
-
-def by_cell(runs: Iterable[StageRun]) -> defaultdict[str, list[StageRun]]:
-    """Stage runs by the cells that they were made for."""
-    found: defaultdict[str, list[StageRun]] = defaultdict(list)
-    for run in runs:
-        found[run.cell].append(run)
-    return found
 
 
 def measures(rungs: Sequence[Mapping[str, Any]]) -> dict[str, float]:

@@ -6,12 +6,11 @@ not a cause, so only inputs from outside are listed, each once with the stages t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from state.records import StageRun
 from workers.build.keys import differences, shown
 
 Json = Mapping[str, Any]
@@ -56,11 +55,6 @@ class Made:
     def built(self) -> bool:
         """Whether the state knows the keys."""
         return bool(self.stages)
-
-
-def made_of(runs: Iterable[StageRun], parts: Mapping[str, Json]) -> dict[str, Json]:
-    """The key parts of a cell by stage name, from the last run of each stage."""
-    return {f"{run.stage} {run.component}".strip(): parts.get(run.key, {}) for run in runs}
 
 
 def input_changes(before: Made, after: Made) -> list[InputChange]:

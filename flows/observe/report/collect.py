@@ -14,17 +14,17 @@ from typing import Any
 
 from flows.cli.meanings import CAUSES, EXITS, LOOKS
 from flows.cli.quantity import plain_text
-from flows.observe.diff.comparison import MEANINGS, Change, ChangeKind, Comparison, by_cell
+from flows.observe.diff.comparison import MEANINGS, Change, ChangeKind, Comparison
 from flows.observe.diff.text import deltas
 from flows.observe.evidence import level_of, notices_of, opening_of, rungs_of, sharing_of
 from flows.observe.failures import FailureGroup
-from flows.observe.latency import by_tree, comparison_of, view_of
+from flows.observe.latency import comparison_of, view_of
 from flows.observe.masking import masked, masked_json
 from flows.observe.report.grid import Grid, known, largest, pass_rates, slowest, totals
 from flows.observe.report.timeline import History
 from flows.observe.summaries.document import duration_of
 from flows.observe.summary import Summary, summary_of
-from flows.sweep.recorded import PlannedCells
+from flows.observe.sweep_data import SweepData
 from matrix.errors import Exit
 from state.reading import StateReader
 from state.records import (
@@ -59,25 +59,13 @@ def collect(
 
     `pages`: where the pages of traces are, by their measurements.
     """
-    outcomes = list(state.outcomes(info.id))
-    planned = PlannedCells.of(state, info.id)
-    runs = state.stage_runs(info.id)
-    grid = Grid.of(outcomes, planned, runs, state.key_parts(info.id))
+    data = SweepData(state, info)
+    grid, outcomes = Grid(data), list(data.outcomes.values())
     ordered = sorted(outcomes, key=grid.place)
     places = {one.cell: place for place, one in enumerate(ordered)}
-    history = History(places)
-    history.read(state.events(info.id))
-    trees = {one.tree for one in outcomes if one.tree}
-    views = _Cells(
-        grid,
-        planned,
-        history,
-        by_cell(runs),
-        state.real_seconds(info.id),
-        by_tree(state.measurements(trees)),
-        {one.cell: one for one in state.benches(info.id)},
-        pages or {},
-    )
+    history = History(places, state.events(info.id))
+    benches = {one.cell: one for one in state.benches(info.id)}
+    views = _Cells(data, grid, history, benches, pages or {})
     cells = [views.view(one) for one in ordered]
     summary = summary_of(state, info, outcomes)
     return known(
@@ -147,12 +135,9 @@ def _place(listed: dict[str, int], value: str) -> int:
 class _Cells:
     """Puts together what is known of each cell."""
 
+    data: SweepData
     grid: Grid
-    planned: PlannedCells
     history: History
-    runs: Mapping[str, list[StageRun]]
-    real_seconds: Mapping[str, float]
-    measurements: Mapping[str, list[Measurement]]
     benches: Mapping[str, Bench]
     pages: Mapping[int, str]
     policies: dict[str, int] = field(default_factory=dict)
@@ -162,9 +147,9 @@ class _Cells:
     def view(self, one: Outcome) -> Json:
         """A cell or export: its place in the grid and the content of its panel."""
         row, column = self.grid.place(one)
-        rungs, policy = _rungs(one), self.planned.policy(one.cell)
+        rungs, policy = _rungs(one), self.data.planned.policy(one.cell)
         log = masked(plain_text(one.log_tail)[-LOG_LENGTH:]) if one.log_tail else None
-        measured = self.measurements.get(one.tree or "", ())
+        measured = self.data.measurements[one.tree or ""]
         timed = [other for other in measured if other.kind is MeasurementKind.BENCHMARK]
         opening, sharing = opening_of(one.evidence), sharing_of(one.evidence)
         return known(
@@ -186,7 +171,7 @@ class _Cells:
             unmeasured=self._unmeasured(one),
             traces=[self._trace(other) for other in measured if other.id in self.pages],
             detail=masked_json(one.detail),
-            stages=[self._stage(run) for run in self.runs.get(one.cell, ())],
+            stages=[self._stage(run) for run in self.data.runs[one.cell]],
             steps=self.history.steps.get(one.cell),
         )
 
@@ -204,7 +189,7 @@ class _Cells:
         return f"waits for a machine that offers {' '.join(bench.needs)}"
 
     def _stage(self, run: StageRun) -> Json:
-        saved = self.real_seconds.get(run.key, 0.0) if run.reused else 0.0
+        saved = self.data.seconds.get(run.key, 0.0) if run.reused else 0.0
         return known(
             stage=run.stage,
             component=run.component,

@@ -4,20 +4,20 @@ totals, pass rates, the slowest models and the largest packages."""
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import product
+from collections.abc import Mapping, Sequence
+from itertools import chain, product
 from typing import Any
 
 from flows.observe.masking import masked_json
 from flows.observe.summary import Summary
+from flows.observe.sweep_data import SweepData
 from flows.sweep.recorded import PlannedCells
 from matrix.cellid import parse
 from matrix.model import EXPORT, is_export
 from matrix.status import Status
 from matrix.targets import load_targets
 from matrix.verification import RUNGS
-from state.records import Outcome, StageRun
+from state.records import Outcome
 
 MOST_RANKED = 12
 _PASSED = {Status.PUBLISHED, Status.UNCHANGED, Status.VERIFIED}
@@ -29,58 +29,38 @@ def known(**values: Any) -> Json:
     return {name: value for name, value in values.items() if value or value in (0, False)}
 
 
-@dataclass(frozen=True, slots=True)
 class Grid:
     """Rows and columns: the export first, then the targets in their usual order."""
 
-    columns: list[Json]
-    rows: list[Json]
-    _column: Mapping[str, int]
-    _row: Mapping[str, int]
-
-    @classmethod
-    def of(
-        cls,
-        outcomes: list[Outcome],
-        planned: PlannedCells,
-        runs: Iterable[StageRun],
-        parts: Mapping[str, Mapping[str, Any]],
-    ) -> Grid:
-        """The grid of these outcomes; `parts`: of the stage keys, by key."""
+    def __init__(self, data: SweepData) -> None:
         table = {row.label: row for row in load_targets().rows}
         order = [EXPORT, *table]
-        labels = {_label(one.cell) for one in outcomes}
 
         def rank(label: str) -> tuple[int, str]:
             target = label.partition(":")[0]
             return (order.index(target) if target in order else len(order), label)
 
-        columns = []
-        for label in sorted(labels, key=rank):
+        self.columns: list[Json] = []
+        for label in sorted(set(map(_label, data.outcomes)), key=rank):
             row = table.get(label.partition(":")[0])
             ep, device = (row.ep, row.device) if row else ("", "")
-            columns.append(known(label=label, ep=ep, device=device))
-        names = list(dict.fromkeys(one.model for one in outcomes))
-        content = _content(runs, parts)
-        return cls(
-            columns,
-            [_row(name, planned, content.get(name, {})) for name in names],
-            {column["label"]: place for place, column in enumerate(columns)},
-            {name: place for place, name in enumerate(names)},
-        )
+            self.columns.append(known(label=label, ep=ep, device=device))
+        names = list(dict.fromkeys(one.model for one in data.outcomes.values()))
+        content = _content(data)
+        self.rows = [_row(name, data.planned, content.get(name, {})) for name in names]
+        self._column = {column["label"]: place for place, column in enumerate(self.columns)}
+        self._row = {name: place for place, name in enumerate(names)}
 
     def place(self, one: Outcome) -> tuple[int, int]:
         """Row and column of a cell."""
         return self._row[one.model], self._column[_label(one.cell)]
 
 
-def _content(
-    runs: Iterable[StageRun], parts: Mapping[str, Mapping[str, Any]]
-) -> dict[str, dict[str, str]]:
+def _content(data: SweepData) -> dict[str, dict[str, str]]:
     """Digest and commit of the source that was read, by model; empty if nothing was built."""
     found: dict[str, dict[str, str]] = {}
-    for run in runs:
-        part, of_model = parts.get(run.key, {}), found.setdefault(run.model, {})
+    for run in chain.from_iterable(data.runs.values()):
+        part, of_model = data.parts.get(run.key, {}), found.setdefault(run.model, {})
         if digest := part.get("inputs", {}).get("source"):
             of_model["digest"] = str(digest)
         if commit := part.get("params", {}).get("commit"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from flows.cli.quantity import brief
@@ -27,21 +26,17 @@ _CELL_KINDS = frozenset(
 Json = dict[str, Any]
 
 
-@dataclass(slots=True)
 class History:
-    """Reads all events of a sweep once, in order."""
+    """What all events of a sweep say, in order. `cells`: the place of each in the document."""
 
-    cells: Mapping[str, int]
-    """The place of each cell in the document."""
-    owners: dict[str, int] = field(default_factory=dict)
-    """The place of each in the document."""
-    steps: dict[str, list[Json]] = field(default_factory=dict)
-    """What happened to each cell: when, what, by whom, and why an attempt failed."""
-    _under_way: dict[str, tuple[Status, float, int]] = field(default_factory=dict)
-    _bars: dict[int, list[Json]] = field(default_factory=dict)
-
-    def read(self, events: Iterable[Event]) -> None:
-        """Take in events."""
+    def __init__(self, cells: Mapping[str, int], events: Iterable[Event]) -> None:
+        self.cells = cells
+        self.owners: dict[str, int] = {}
+        """The place of each in the document."""
+        self.steps: dict[str, list[Json]] = {}
+        """What happened to each cell: when, what, by whom, and why an attempt failed."""
+        self._under_way: dict[str, tuple[Status, float, int]] = {}
+        self._bars: dict[int, list[Json]] = {}
         for event in events:
             if event.kind is Kind.LOST:
                 # The work of a lost worker has no known end and is not shown.

@@ -9,7 +9,6 @@ of the suite.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable
 from itertools import groupby
 from xml.etree import ElementTree as ET
@@ -22,7 +21,7 @@ from matrix.status import Status
 from state.records import Outcome
 
 _LOG_LENGTH = 4_000
-_NONE = {"tests": 0, "failures": 0, "errors": 0, "skipped": 0}
+_COUNTED = {"tests": "testcase", "failures": "failure", "errors": "error", "skipped": "skipped"}
 _NOT_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """XML 1.0 cannot hold these characters, not even as references."""
 
@@ -31,10 +30,9 @@ def junit(document: SummaryDocument) -> str:
     """The file's content."""
     root = ET.Element("testsuites", name=_text(f"modelmill {document.summary.stamp}"))
     by_model = groupby(sorted(document.outcomes, key=lambda one: one.model), lambda one: one.model)
-    counts = Counter(_NONE)
     for name, outcomes in by_model:
-        counts.update(_suite(root, name, _cases(list(outcomes), document), document))
-    _set(root, counts)
+        _suite(root, name, _cases(list(outcomes), document), document)
+    _count(root)
     ET.indent(root)
     return f"<?xml version='1.0' encoding='utf-8'?>\n{ET.tostring(root, encoding='unicode')}\n"
 
@@ -56,35 +54,26 @@ def _cases(outcomes: list[Outcome], document: SummaryDocument) -> list[Outcome]:
     return cells + [one for one in outcomes if is_export(one.cell) and _wrong(one, document)]
 
 
-def _suite(
-    root: ET.Element, name: str, outcomes: list[Outcome], document: SummaryDocument
-) -> Counter[str]:
+def _suite(root: ET.Element, name: str, outcomes: list[Outcome], document: SummaryDocument) -> None:
     suite = ET.SubElement(root, "testsuite", name=_text(name))
     _causes(suite, outcomes, document)
-    counts, seconds = Counter(_NONE), 0.0
     for one in outcomes:
         target, took = _text(one.cell.rpartition("@")[2]), one.seconds or 0.0
         about = {"classname": _text(name), "name": target, "time": f"{took:.3f}"}
         case = ET.SubElement(suite, "testcase", about)
-        counts["tests"] += 1
-        seconds += took
         if one.status.failed:
-            counts["errors" if is_export(one.cell) else "failures"] += 1
             _failure(case, one)
         elif one.status is Status.SKIPPED:
-            counts["skipped"] += 1
             ET.SubElement(case, "skipped", message=_text(one.message or "skipped on purpose"))
         elif _unended(one, document):
-            counts["errors"] += 1
             ET.SubElement(case, "error", type="unfinished", message=f"still {one.status}")
-    _set(suite, counts)
-    suite.set("time", f"{seconds:.3f}")
-    return counts
+    _count(suite)
+    suite.set("time", f"{sum(one.seconds or 0.0 for one in outcomes):.3f}")
 
 
-def _set(element: ET.Element, counts: Counter[str]) -> None:
-    for name, count in counts.items():
-        element.set(name, str(count))
+def _count(element: ET.Element) -> None:
+    for name, tag in _COUNTED.items():
+        element.set(name, str(len(list(element.iter(tag)))))
 
 
 def _wrong(one: Outcome, document: SummaryDocument) -> bool:
