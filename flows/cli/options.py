@@ -82,18 +82,18 @@ class Option:
         return str(value).lower() if self.switch else str(value)
 
 
-def parse_count(text: str) -> int:
-    """A number, at least one."""
-    if not (text.isascii() and text.isdigit() and int(text) > 0):
-        raise UsageError(f"'{text}' is not a whole number above zero")
-    return int(text)
-
-
 def parse_number(text: str) -> int:
     """A number, or zero."""
     if not (text.isascii() and text.isdigit()):
         raise UsageError(f"'{text}' is not a whole number")
     return int(text)
+
+
+def parse_count(text: str) -> int:
+    """A number, at least one."""
+    if number := parse_number(text):
+        return number
+    raise UsageError(f"'{text}' is not a whole number above zero")
 
 
 def parse_truth(text: str) -> bool:

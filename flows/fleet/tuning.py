@@ -7,7 +7,6 @@ and new evidence.
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -15,7 +14,7 @@ from typing import Any
 from flows.cli.settings import Settings
 from flows.fleet.launch import Launch, check_server, launch_of
 from flows.fleet.run import state_url, values_of
-from flows.observe.tunings import tuning_lines
+from flows.observe.tunings import report_lines
 from flows.sweep.planning import catalog_reference
 from flows.sweep.recorded import TUNING
 from flows.tune.batch import Order, begin_shared, is_catalog, of_fleet, read_tuning, rows_of
@@ -89,13 +88,7 @@ def _tell(settings: Settings, name: str, found: Sequence[Recorded], *, as_json: 
     if as_json:
         print(json.dumps({"type": "tunings", "tunings": to_json(found)}), flush=True)
         return
-    width = shutil.get_terminal_size((80, 24)).columns
-    for one in found:
-        print("\n".join(["", *tuning_lines(one, width)]))
-    if any(one.champion for one in found):
-        print(f"\n{champions_file(settings)} has the champions")
-    if any(one.tuning.status is TuningStatus.OUT_OF_TIME for one in found):
-        print(f"\na budget is used up; continue with: modelmill tune --resume {name} --fleet")
+    print("\n".join(report_lines(found, champions_file(settings), f"{name} --fleet")))
 
 
 def _shown(*, quiet: bool) -> Shown:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from flows.cli.quantity import brief, shortened, show_duration, show_ms
 from flows.cli.table import render
@@ -33,6 +35,19 @@ def trial_line(trial: Trial, place: str, width: int) -> str:
         return f"{head}  {gain_text(trial)} ({interval_text(trial)})"
     room = width - len(head) - 2
     return f"{head}: {brief(trial.why, room)}" if room >= LEAST_WHY else head
+
+
+def report_lines(found: Sequence[Recorded], champions: Path, again: str) -> Iterator[str]:
+    """All tunings of a name. `champions`: the file that keeps the winners; `again`: the arguments
+    of the command that continues."""
+    width = shutil.get_terminal_size((80, 24)).columns
+    for one in found:
+        yield from ("", *tuning_lines(one, width))
+    if any(one.champion for one in found):
+        build = "modelmill sweep CATALOG --champions FILE builds them"
+        yield f"\n{champions} has the champions; {build}"
+    if any(one.tuning.status is TuningStatus.OUT_OF_TIME for one in found):
+        yield f"\nthe budget is used up; continue with: modelmill tune --resume {again}"
 
 
 def tuning_lines(found: Recorded, width: int) -> Iterator[str]:

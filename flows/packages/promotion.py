@@ -7,12 +7,12 @@ it, the tuning that found it.
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from feed.attestation import parse
 from feed.errors import NotFound, Rejected
 from feed.index import INDEX_FILE
 from feed.interface import Feed, Published
@@ -172,7 +172,6 @@ def _tuning(settings: Settings, champion: Champion) -> Any:
 
 def _json(path: Path) -> Json:
     try:
-        value = json.loads(path.read_bytes())
+        return parse(path.read_bytes())
     except (OSError, ValueError):
         return {}
-    return value if isinstance(value, dict) else {}

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+from feed.attestation import parse
 from feed.reader import pull
 from flows.cli.activity import waiting_for
 from flows.cli.settings import Settings
 from flows.packages.published import published_export
+from flows.packages.run_records import json_bytes
 from flows.sweep.local import open_builder
 from flows.sweep.planning import planned_cell
 from flows.sweep.workspace import Workspace
@@ -72,7 +73,7 @@ def building_cell(
 def keep_evidence(settings: Settings, tree: str, climbed: Climbed) -> Path:
     """Keep evidence where a promotion finds it: by the digest of the content."""
     path = evidence_file(settings, tree)
-    replace_file(path, json.dumps(climbed.to_json(), indent=1, sort_keys=True).encode())
+    replace_file(path, json_bytes(climbed.to_json()))
     return path
 
 
@@ -83,11 +84,10 @@ def evidence_file(settings: Settings, tree: str) -> Path:
 
 def subject_of(settings: Settings, store: Store, folder: Path, export: Path | None) -> Subject:
     """A package folder as the verifier takes it, described by its own records."""
-    manifest, record = _json(folder / MANIFEST), {}
+    manifest = _json(folder / MANIFEST)
     if manifest.get("kind") != "cell":
         raise UsageError(f"{folder} is not the package of a cell", hint=f"see its {MANIFEST}")
-    if (folder / BUILD_RECORD).is_file():
-        record = _json(folder / BUILD_RECORD)
+    record = _json(folder / BUILD_RECORD) if (folder / BUILD_RECORD).is_file() else {}
     target = Workspace(settings).targets().get(manifest["target"]["label"])
     inner = folder / EXPORT
     given = export or (inner if inner.is_dir() else None)
@@ -110,16 +110,14 @@ def subject_of(settings: Settings, store: Store, folder: Path, export: Path | No
 def _folder_part(folder: Path) -> Part:
     if not folder.is_dir():
         raise UsageError(f"there is no folder {folder}")
-    files = []
+    records, files = (MANIFEST, *RUN_RECORDS), []
     for path in sorted(folder.rglob("*")):
-        if path.is_file() and path.name not in {MANIFEST, *RUN_RECORDS}:
+        if path.is_file() and path.name not in records:
             digest, size = hash_file(path)
             files.append(FileEntry(path.relative_to(folder).as_posix(), size, digest))
 
     def place(dest: Path) -> None:
-        for file in files:
-            (dest / file.path).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(folder / file.path, dest / file.path)
+        shutil.copytree(folder, dest, ignore=shutil.ignore_patterns(*records), dirs_exist_ok=True)
 
     return Part(files_digest(files), place)
 
@@ -129,11 +127,8 @@ def _stage_part(store: Store, manifest: Mapping[str, Any], stage: str) -> Part |
     return Part.stored(store, list(files_of_stage(store, manifest, stage)))
 
 
-def _json(path: Path) -> dict[str, Any]:
+def _json(path: Path) -> Mapping[str, Any]:
     try:
-        value = json.loads(path.read_bytes())
+        return parse(path.read_bytes())
     except (OSError, ValueError) as error:
         raise UsageError(f"{path} cannot be read: {error}", hint="is this a package?") from None
-    if not isinstance(value, dict):
-        raise UsageError(f"{path} is not a record of a package")
-    return value

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from flows.cli.arguments import Arguments, Parser, add_settings
 from flows.cli.console import print_result
 from flows.cli.table import render
+from flows.onboard.coverage import BUILT, Row, built, by_verdict, judged, row_json, totals
+from matrix.coverage import Verdict
 from matrix.errors import Exit
-
-if TYPE_CHECKING:
-    from flows.onboard.coverage import Row
 
 
 def add(parser: Parser) -> None:
@@ -20,7 +18,6 @@ def add(parser: Parser) -> None:
 
 
 def run(arguments: Arguments) -> Exit:
-    from flows.onboard.coverage import by_verdict, judged, row_json, totals
     from matrix.abilities import engines
     from matrix.catalog import load_catalog
     from workers.engines import find_engine
@@ -50,9 +47,6 @@ def _lines(
     sums: Mapping[str, Mapping[str, Mapping[str, int]]],
     engines: Mapping[str, Mapping[str, int]],
 ) -> Iterator[str]:
-    from flows.onboard.coverage import BUILT, built
-    from matrix.coverage import Verdict
-
     rest = [row for row in rows if row.coverage.verdict is not Verdict.BUILDS]
     if rest:
         shown = [
@@ -75,8 +69,6 @@ def _lines(
 
 
 def _told(row: Row) -> str:
-    from matrix.coverage import Verdict
-
     found = row.coverage
     if found.verdict is Verdict.BUILDS_AS:
         return f"{found.task}: {found.why}"

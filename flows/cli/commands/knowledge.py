@@ -9,6 +9,9 @@ from pathlib import Path
 from flows.cli.arguments import Arguments, Parser, add_verbs
 from flows.cli.console import print_result, tell
 from flows.cli.quantity import counted
+from flows.cli.table import render
+from flows.tune.knowledge import Knowledge, load_knowledge
+from matrix.codec import to_json
 from matrix.errors import Exit, PlanError, UsageError
 from matrix.findings import KINDS, STATUSES, Evidence, Finding, read_findings
 from matrix.globs import matches
@@ -29,19 +32,16 @@ def add(parser: Parser) -> None:
     # fmt: on
 
 
-def _folder(arguments: Arguments) -> Path:
+def _known(arguments: Arguments) -> Knowledge:
     folder = arguments.work.knowledge
     if arguments.settings.knowledge and not folder.is_dir():
         text = f"--knowledge: there is no folder {folder}"
         raise UsageError(text, hint="make it, or leave it out")
-    return folder
+    return load_knowledge(folder)
 
 
 def _ls(arguments: Arguments) -> Exit:
-    from flows.cli.table import render
-    from flows.tune.knowledge import load_knowledge
-
-    known = load_knowledge(_folder(arguments))
+    known = _known(arguments)
     rows = [
         one
         for one in known.findings.values()
@@ -72,15 +72,11 @@ def _about(one: Finding, pattern: str) -> bool:
 
 
 def _json(one: Finding) -> dict[str, object]:
-    from matrix.codec import to_json
-
     return {**to_json(one), "level": one.level, "prunes": one.prunes}
 
 
 def _show(arguments: Arguments) -> Exit:
-    from flows.tune.knowledge import load_knowledge
-
-    one = load_knowledge(_folder(arguments)).get(arguments.id)
+    one = _known(arguments).get(arguments.id)
     print_result(arguments, _json(one), _lines(one))
     return Exit.OK
 
@@ -133,13 +129,11 @@ def _evidence(seen: Evidence) -> str:
 
 
 def _check(arguments: Arguments) -> Exit:
-    from flows.tune.knowledge import load_knowledge
-
     if arguments.files:
         found = read_findings(arguments.files)
         print(f"{len(found)} findings, no problem")
         return Exit.OK
-    known = load_knowledge(_folder(arguments))
+    known = _known(arguments)
     if known.problems:
         raise PlanError(known.problems, "the evidence")
     count = sum(len(one.evidence) for one in known.findings.values())

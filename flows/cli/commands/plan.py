@@ -25,12 +25,13 @@ def add(parser: Parser) -> None:
 
 
 def run(arguments: Arguments) -> Exit:
+    from flows.sweep.engines import slot_count
     from flows.sweep.planning import plan_of
 
     settings = arguments.settings
     # The stamp's default is the user's date, not Greenwich's.
     plan = plan_of(settings, arguments.catalog, date.today())  # noqa: DTZ011
-    known = _estimates(plan, settings)
+    known, slots = _estimates(arguments.work, plan), slot_count(settings)
     stale = []
     if settings.champions:
         from flows.tune.staleness import stale_champions
@@ -45,7 +46,7 @@ def run(arguments: Arguments) -> Exit:
         }
         document = {**plan_to_json(plan), "settings": effective}
         if known is not None:
-            document["estimate"] = _estimate_json(known, settings)
+            document["estimate"] = _estimate_json(known, slots)
         if settings.champions:
             document["stale_champions"] = stale
         print(json.dumps(document, indent=1))
@@ -55,7 +56,9 @@ def run(arguments: Arguments) -> Exit:
         for line in stale:
             print(f"note: {line}")
         if known is not None:
-            print("\n" + "\n".join(_estimate_lines(known, settings)))
+            print("\n" + "\n".join(_estimate_lines(known, slots)))
+            if settings.if_changed:
+                print("  with --if-changed, what has not changed takes next to nothing of that")
     return Exit.OK
 
 
@@ -105,9 +108,8 @@ def _show(name: str, value: Any) -> str:
     return str(value)
 
 
-def _estimates(plan: Plan, settings: Settings) -> Estimates | None:
+def _estimates(work: Workspace, plan: Plan) -> Estimates | None:
     """Estimates from the history in the state, if there is one."""
-    work = Workspace(settings)
     if not work.has_state():
         return None
     from flows.observe.estimates import estimate
@@ -117,10 +119,7 @@ def _estimates(plan: Plan, settings: Settings) -> Estimates | None:
     return found if found.models else None
 
 
-def _estimate_json(known: Estimates, settings: Settings) -> dict[str, Any]:
-    from flows.sweep.engines import slot_count
-
-    slots = slot_count(settings)
+def _estimate_json(known: Estimates, slots: int) -> dict[str, Any]:
     return {
         "slots": slots,
         "seconds": asdict(known.wall(slots)),
@@ -131,11 +130,9 @@ def _estimate_json(known: Estimates, settings: Settings) -> dict[str, Any]:
     }
 
 
-def _estimate_lines(known: Estimates, settings: Settings) -> list[str]:
+def _estimate_lines(known: Estimates, slots: int) -> list[str]:
     from flows.observe.work_left import spelled
-    from flows.sweep.engines import slot_count
 
-    slots = slot_count(settings)
     lines = [
         f"if everything is built again with {counted(slots, 'slot')}:",
         f"  time    {spelled(known.wall(slots), show_duration)}",
@@ -147,6 +144,4 @@ def _estimate_lines(known: Estimates, settings: Settings) -> list[str]:
         lines.append(f"  longest {name}: {spelled(cost.seconds, show_duration)}, from {cost.basis}")
     if known.unknown:
         lines.append(f"  nothing is known of {counted(known.unknown, 'model')}")
-    if settings.if_changed:
-        lines.append("  with --if-changed, what has not changed takes next to nothing of that")
     return lines

@@ -59,23 +59,22 @@ def run(arguments: Arguments) -> Exit:
 
     _check(arguments)
     settings = arguments.settings
-    if arguments.output:
-        prepare(settings.cwd / arguments.output)
+    output = settings.cwd / arguments.output if arguments.output else None
+    if output:
+        prepare(output)
+    parsed = [_parsed(arguments, output)] if arguments.parse else []
     found = []
-    for trace in _found(arguments):
+    for trace in parsed or _found(arguments, arguments.what, output):
         found.append(trace)
         _print(arguments, partial(trace_lines, trace))
     # Nothing of what is compared with goes to the output.
-    given = {**vars(arguments), "what": arguments.against, "output": None, "parse": None}
-    others = list(_found(Arguments(**given))) if arguments.against else []
+    others = list(_found(arguments, arguments.against or [], None))
     told = []
     for trace in found:
         other = _same_graph(trace, others)
         told.append(_compared(trace, other, arguments) if arguments.against else trace.to_json())
         if arguments.html:
-            _write_page(
-                arguments.settings.cwd / arguments.html, trace, other, several=len(found) > 1
-            )
+            _write_page(settings.cwd / arguments.html, trace, other, several=len(found) > 1)
     for trace in found if arguments.publish else ():
         if trace.usable:
             package, version = arguments.what
@@ -86,18 +85,15 @@ def run(arguments: Arguments) -> Exit:
     return Exit.OK if usable else Exit.CELLS_FAILED
 
 
-def _found(arguments: Arguments) -> Iterator[Trace]:
+def _found(arguments: Arguments, words: Sequence[str], output: Path | None) -> Iterator[Trace]:
     from flows.packages.keeping import keep, trace_rows
     from flows.packages.traces import kept_trace
 
-    if arguments.parse:
-        yield _parsed(arguments)
-        return
-    kept = [kept_trace(arguments.settings.cwd / word) for word in arguments.what]
+    kept = [kept_trace(arguments.settings.cwd / word) for word in words]
     if all(trace is not None for trace in kept):
         yield from filter(None, kept)
         return
-    for trace in _traced(arguments):
+    for trace in _traced(arguments, words, output):
         keep(arguments.settings, trace_rows(trace), "the trace", tell)
         yield trace
 
@@ -164,7 +160,7 @@ def _print(arguments: Arguments, lines: Callable[[int, int], Iterable[str]]) -> 
         print("\n".join([*lines(arguments.trace_top_k, width), ""]), flush=True)
 
 
-def _traced(arguments: Arguments) -> Iterator[Trace]:
+def _traced(arguments: Arguments, words: Sequence[str], output: Path | None) -> Iterator[Trace]:
     from flows.packages.measured import finding
     from flows.packages.traces import keep
     from workers.host.watch import Watching
@@ -176,7 +172,7 @@ def _traced(arguments: Arguments) -> Iterator[Trace]:
     window = Window(arguments.trace_warmup, arguments.trace_iterations)
     plan = Plan(arguments.level, window, arguments.trace_threads)
     with finding(arguments.settings, plan.threads) as finder:
-        subjects = finder.find(arguments.what, choice_of(arguments))
+        subjects = finder.find(words, choice_of(arguments))
         tracer = Tracer(
             finder.runtimes,
             lambda: find_viewer(os.environ.get("QNN_SDK_ROOT")),
@@ -186,15 +182,15 @@ def _traced(arguments: Arguments) -> Iterator[Trace]:
         with quiet("a trace", wait=arguments.wait, told=tell):
             for at, subject, graph in pairs:
                 number = str(at) if len(subjects) > 1 else ""
-                name = "-".join(filter(None, (number, graph.component)))
-                output = _output(arguments, name if len(pairs) > 1 else "")
+                name = "-".join(filter(None, (number, graph.component))) if len(pairs) > 1 else ""
+                dest = output and output / re.sub(r"[^\w-]", "_", name)
                 with finder.store.scratch.borrow("trace") as folder:
                     trace = tracer.trace(subject, graph, plan, folder)
                     made = {kind: folder / file for kind, file in trace.artifacts.items()}
-                    yield keep(trace, made, output)
+                    yield keep(trace, made, dest)
 
 
-def _parsed(arguments: Arguments) -> Trace:
+def _parsed(arguments: Arguments, output: Path | None) -> Trace:
     from flows.packages.measured import finding
     from flows.packages.traces import keep
     from workers.measure.trace.tracer import Profile, trace_of
@@ -212,11 +208,4 @@ def _parsed(arguments: Arguments) -> Trace:
         with finding(arguments.settings) as finder:
             trace = trace_of(profile, finder.runtimes)
     files = {"profile": csv, **({"qhas": qhas} if qhas else {})}
-    return keep(trace, files, _output(arguments, ""))
-
-
-def _output(arguments: Arguments, name: str) -> Path | None:
-    """`name`: of a component, as the package calls it."""
-    if not arguments.output:
-        return None
-    return Path(arguments.settings.cwd / arguments.output / re.sub(r"[^\w-]", "_", name))
+    return keep(trace, files, output)

@@ -210,22 +210,15 @@ def _tune(arguments: Arguments) -> tuple[str, Exit]:
 
 
 def _told(arguments: Arguments, name: str, found: list[Recorded]) -> Exit:
-    from flows.observe.tunings import tuning_lines
+    from flows.observe.tunings import report_lines
     from flows.tune.conclusion import champions_file
     from matrix.codec import to_json
     from matrix.trials import TuningStatus
 
-    width, lines = shutil.get_terminal_size((80, 24)).columns, list[str]()
-    for one in found:
-        lines += ["", *tuning_lines(one, width)]
-    if any(one.champion for one in found):
-        build = "modelmill sweep CATALOG --champions FILE builds them"
-        lines.append(f"\n{champions_file(arguments.settings)} has the champions; {build}")
-    statuses = {one.tuning.status for one in found}
-    if TuningStatus.OUT_OF_TIME in statuses:
-        lines.append(f"\nthe budget is used up; continue with: modelmill tune --resume {name}")
-    print_result(arguments, to_json(found), lines)
-    return Exit.CELLS_FAILED if TuningStatus.FAILED in statuses or not found else Exit.OK
+    champions = champions_file(arguments.settings)
+    print_result(arguments, to_json(found), report_lines(found, champions, name))
+    failed = any(one.tuning.status is TuningStatus.FAILED for one in found)
+    return Exit.CELLS_FAILED if failed or not found else Exit.OK
 
 
 def _shown(*, quiet: bool) -> Shown:
