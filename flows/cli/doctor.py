@@ -16,7 +16,7 @@ from pathlib import Path
 
 from flows.cli.commands.engine import engine_environment
 from flows.cli.installation import not_installed, overwritten, sharers
-from flows.cli.quantity import show_size
+from flows.cli.quantity import named, show_size
 from flows.cli.settings import Settings
 from flows.sweep.engines import engine_spec, runtimes_of
 from flows.sweep.workspace import Unwritable, Workspace
@@ -91,8 +91,7 @@ def _installation() -> Finding:
     text = f"modelmill {_version('modelmill')} in {Path(__file__).resolve().parents[2]}"
     again = "pip install --force-reinstall --no-deps modelmill"
     if changed:
-        shown = ", ".join(changed[:3]) + (f" and {len(changed) - 3} more" if changed[3:] else "")
-        text = "; ".join(filter(None, (f"{shown}: not modelmill's", shared)))
+        text = "; ".join(filter(None, (f"{named(changed, 3)}: not modelmill's", shared)))
         names = sorted({name for sharing in others.values() for name in sharing})
         gone = f"pip uninstall {' '.join(names)}, then " if names else ""
         return Finding("installation", Health.BAD, text, gone + again)

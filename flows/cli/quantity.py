@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 from matrix.errors import UsageError
@@ -107,6 +108,19 @@ def shortened(text: str, width: int) -> str:
     width = max(width, 3)
     tail = (width - 1) * 2 // 3
     return f"{text[: width - 1 - tail]}…{text[-tail:]}"
+
+
+def named(names: Sequence[str], most: int) -> str:
+    """The first names, and how many more there are."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
+
+
+def limited(lines: Sequence[str], most: int, more: str) -> Iterator[str]:
+    """The first lines, and a line that says how many `more` there are, at its `{}`."""
+    yield from lines[:most]
+    if len(lines) > most:
+        yield more.format(len(lines) - most)
 
 
 def counted(number: int, noun: str) -> str:

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from flows.cli.meanings import CAUSES
-from flows.cli.quantity import brief, counted
+from flows.cli.quantity import brief, counted, named
 from matrix.model import is_export
 from matrix.status import FailureClass
 from state.records import Outcome
@@ -54,9 +54,7 @@ class FailureGroup:
         """How much failed: one id, or the number of cells and their models."""
         if len(self.cells) == 1:
             return self.cells[0]
-        names = ", ".join(self.models[:MOST_MODELS])
-        if len(self.models) > MOST_MODELS:
-            names += f" and {len(self.models) - MOST_MODELS} more"
+        names = named(self.models, MOST_MODELS)
         what = counted(len(self.cells), "cell")
         if not self.cells:
             what = "the export" if len(self.exports) == 1 else f"{len(self.exports)} exports"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from flows.cli.quantity import brief, plain_text, show_duration, show_moment, show_size
+from flows.cli.quantity import brief, limited, plain_text, show_duration, show_moment, show_size
 from flows.cli.table import render
 from flows.observe.evidence import notices_of
 from flows.observe.summary import Summary, open_text
@@ -81,11 +81,9 @@ def print_causes(summary: Summary, outcomes: list[Outcome]) -> None:
         print("\n".join(group.lines(indent="")))
         members = (*group.cells, *group.exports)
         if len(members) > 1:
-            for cell in members[:_MOST_CELLS]:
-                print(f"    {known[cell].status:<14} {cell}")
-        if len(members) > _MOST_CELLS:
-            more = f"modelmill status {summary.stamp} --json"
-            print(f"    ... and {len(members) - _MOST_CELLS} more: {more}")
+            lines = [f"    {known[cell].status:<14} {cell}" for cell in members]
+            more = f"    ... and {{}} more: modelmill status {summary.stamp} --json"
+            print("\n".join(limited(lines, _MOST_CELLS, more)))
         logged = next((cell for cell in members if known[cell].log_tail), None)
         if logged is not None:
             _print_log(logged, known[logged].log_tail or "")

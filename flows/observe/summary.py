@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from flows.cli.quantity import counted
+from flows.cli.quantity import counted, limited
 from flows.observe.failures import FailureGroup, group_failures
 from flows.sweep.stop import Stop
 from matrix.errors import Exit
@@ -115,10 +115,8 @@ class Summary:
         numbers = {"measured": self.measured, "open": self.unmeasured, "failed": failed}
         if parts := [f"{number} {what}" for what, number in numbers.items() if number]:
             yield f"benchmarks: {', '.join(parts)}"
-        for one in self.unmeasurable[:MOST_CAUSES]:
-            yield f"  {one.cell} is not measured: {one.message}"
-        if failed > MOST_CAUSES:
-            yield f"  ... and {failed - MOST_CAUSES} more"
+        lines = [f"  {one.cell} is not measured: {one.message}" for one in self.unmeasurable]
+        yield from limited(lines, MOST_CAUSES, "  ... and {} more")
         if failed:
             yield f"  next: modelmill resume {self.stamp} tries them again"
 

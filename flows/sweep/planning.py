@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from feed.rules import STRICTEST
-from flows.cli.quantity import counted
+from flows.cli.quantity import counted, limited
 from flows.cli.settings import Settings
 from flows.sweep.configs import config_of
 from flows.sweep.workspace import Workspace, find_sweep
@@ -172,9 +172,8 @@ def size_of(plan: Plan) -> str:
 
 def notice_lines(notices: Sequence[str]) -> Iterator[str]:
     """The notices of a plan, up to a limit."""
-    yield from (f"note: {notice}" for notice in notices[:MOST_NOTICES])
-    if (more := len(notices) - MOST_NOTICES) > 0:
-        yield f"note: ... and {more} more: modelmill plan CATALOG --json has all"
+    more = "note: ... and {} more: modelmill plan CATALOG --json has all"
+    yield from limited([f"note: {notice}" for notice in notices], MOST_NOTICES, more)
 
 
 @dataclass(frozen=True, slots=True)

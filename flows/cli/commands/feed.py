@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from flows.cli.activity import meter, waiting_for
 from flows.cli.arguments import Arguments, Parser, add_verbs, refuse
 from flows.cli.console import print_json, print_result, tell
-from flows.cli.quantity import show_moment, show_size
+from flows.cli.quantity import limited, show_moment, show_size
 from flows.cli.table import render
 from matrix.errors import Exit, NothingSelected, UsageError
 from matrix.slugs import slug
@@ -294,9 +294,8 @@ def _verdicts(arguments: Arguments, signature: CheckSignature | None) -> Iterato
 
 def _verdict_lines(verdict: Verdict) -> list[str]:
     if not verdict.ok:
-        lines = [f"FAILED  {verdict.title}", *(f"  {text}" for text in verdict.problems[:_SHOWN])]
-        more = len(verdict.problems) - _SHOWN
-        return [*lines, f"  ... and {more} more: --json"] if more > 0 else lines
+        lines = [f"  {text}" for text in verdict.problems]
+        return [f"FAILED  {verdict.title}", *limited(lines, _SHOWN, "  ... and {} more: --json")]
     notes = "; ".join(f"{one.name}: {one.note}" for one in verdict.checks if one.note)
     return [f"ok      {verdict.title}: {verdict.files} files" + (f" ({notes})" if notes else "")]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from flows.cli.quantity import brief, show_duration, show_size
+from flows.cli.quantity import brief, limited, show_duration, show_size
 from flows.observe.diff.comparison import Change, ChangeKind, Comparison, Side
 
 _MOST_SHOWN = 50
@@ -44,10 +44,7 @@ def facts(change: Change) -> Iterator[str]:
     elif before is not None and before.failure and after is not None:
         yield f"was {before.failure}, is {after.status}"
     yield from change.weaker
-    for cause in change.inputs[:_MOST_CAUSES]:
-        yield str(cause)
-    if len(change.inputs) > _MOST_CAUSES:
-        yield f"... and {len(change.inputs) - _MOST_CAUSES} more inputs"
+    yield from limited([*map(str, change.inputs)], _MOST_CAUSES, "... and {} more inputs")
     if change.note:
         yield change.note
     if before is not None and after is not None and change.verdict is ChangeKind.CHANGED:

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 
 from flows.cli.meanings import EXITS, LOOKS
-from flows.cli.quantity import brief, counted, show_duration
-from flows.observe.diff.comparison import ChangeKind, Comparison
+from flows.cli.quantity import brief, counted, limited, named, show_duration
+from flows.observe.diff.comparison import Change, ChangeKind, Comparison
 from flows.observe.diff.text import facts
 from flows.observe.failures import FailureGroup
 from flows.observe.summaries.document import Duration, SummaryDocument
@@ -69,9 +69,7 @@ def _columns(group: FailureGroup) -> Iterator[str]:
     if len(group.cells) == 1:
         yield _id(group.cells[0])
     else:
-        names = ", ".join(map(_id, group.models[:_MOST_MODELS]))
-        more = len(group.models) - _MOST_MODELS
-        yield f"{names} and {more} more" if more > 0 else names
+        yield named([*map(_id, group.models)], _MOST_MODELS)
     yield plain(group.text)
     yield plain(brief(group.hint))
 
@@ -83,14 +81,15 @@ def _since(since: Comparison) -> Iterator[str]:
     yield f"{', '.join(counts) or 'no cells'}."
     yield ""
     changes = [one for one in since.changes if one.verdict not in _NO_NEWS]
-    for one in changes[:_MOST_CHANGES]:
-        why = "; ".join(facts(one))
-        yield f"- {one.verdict}: `{one.cell}`{f' ({plain(brief(why, 400))})' if why else ''}"
-    if len(changes) > _MOST_CHANGES:
-        command = f"modelmill diff {since.before} {since.after}"
-        yield f"- ... and {len(changes) - _MOST_CHANGES} more: `{command}`"
+    more = f"- ... and {{}} more: `modelmill diff {since.before} {since.after}`"
+    yield from limited([*map(_change, changes)], _MOST_CHANGES, more)
     if changes:
         yield ""
+
+
+def _change(one: Change) -> str:
+    why = "; ".join(facts(one))
+    return f"- {one.verdict}: `{one.cell}`{f' ({plain(brief(why, 400))})' if why else ''}"
 
 
 def _ending(document: SummaryDocument) -> str:
