@@ -191,6 +191,12 @@ def create_exclusive(temp: Path, final: Path) -> None:
         temp.rename(final)
 
 
+def copy_file(source: Path, dest: Path) -> None:
+    """Copy a file into a folder that need not be there."""
+    dest.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(source, dest)
+
+
 def place(source: Path, dest: Path, *, alone: bool = False) -> None:
     """Hard link, else reflink, else copy. Too many links or another volume end in a copy.
 

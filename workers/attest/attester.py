@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import UTC, datetime
-from functools import cache
-from importlib import metadata
 
 import orjson
 
@@ -21,6 +19,7 @@ from workers.attest.sbom import Component, environment_of, sbom
 from workers.build.built import Built
 from workers.build.package import compact_bytes, write_record
 from workers.build.stage_runner import os_failure
+from workers.engine import version
 from workers.host.client import EngineHost
 from workers.runtimes.pool import Runtimes
 
@@ -28,12 +27,6 @@ STAGE = "provenance"
 
 Sign = Callable[[bytes], bytes]
 """Takes a statement, returns its signed envelope."""
-
-
-@cache
-def modelmill_version() -> str:
-    """The version of the running program."""
-    return metadata.version("modelmill")
 
 
 @dataclass(slots=True)
@@ -63,7 +56,7 @@ class Attester:
     def _attest(self, built: Built, cell: Cell) -> Built:
         earlier = RUN_RECORDS - {BUILD_RECORD}  # of an attempt before: they are written again
         named = [file for file in built.files if file.entry.path not in earlier]
-        recipe = recipe_of(cell, allow=self._allowed(cell))
+        recipe, modelmill = recipe_of(cell, allow=self._allowed(cell)), version("modelmill")
         document = sbom(
             built.manifest,
             built.build_record,
@@ -72,7 +65,7 @@ class Attester:
             self._components(built, cell),
             name=built.cell_id,
             tree=built.tree,
-            modelmill=modelmill_version(),
+            modelmill=modelmill,
         )
         # Hundreds of components, the same in every package: compact, for machines.
         named.append(write_record(built.folder, SBOM, orjson.dumps(document)))
@@ -83,7 +76,7 @@ class Attester:
                 recipe,
                 [file.entry for file in named],
                 builder=self.builder,
-                modelmill=modelmill_version(),
+                modelmill=modelmill,
                 finished=datetime.now(UTC),
             )
         )

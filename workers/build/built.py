@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from machine.files import hash_file, remove_tree
+from machine.files import copy_file, hash_file, remove_tree
 from matrix.digest import FileEntry, LocalFile
 from workers.build.stages import Rung, StageRun
 from workers.errors import StoreError
@@ -63,10 +62,8 @@ class Built:
         remove_tree(half)
         try:
             for file in self.files:
-                target = half / file.entry.path
-                target.parent.mkdir(parents=True, exist_ok=True)
                 # A copy, not a link: nobody may change the store's bytes through a kept package.
-                shutil.copyfile(file.source, target)
+                copy_file(file.source, half / file.entry.path)
             half.replace(dest)
         finally:
             remove_tree(half)

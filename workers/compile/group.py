@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from machine.files import files_below
+from machine.files import copy_file, files_below
 from matrix.model import Profile
 from matrix.status import FailureClass
 from workers.errors import BuildFailed
@@ -195,9 +194,3 @@ def references(
         "contexts", args, watching, stage=STAGE
     ).result
     return told
-
-
-def copy_file(source: Path, dest: Path) -> None:
-    """Copy a file into a folder that need not be there."""
-    dest.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(source, dest)

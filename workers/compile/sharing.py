@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from machine.files import files_below
+from machine.files import copy_file, files_below
 from matrix.status import FailureClass
 from workers import composition
 from workers.compile import group
@@ -96,9 +96,9 @@ def compile_shared(
     members = [_member(runtimes, one, key) for one in graphs]
     result = _compiled(runtimes, graphs, members, job)
     for graph, member in zip(graphs, members, strict=True):
-        group.copy_file(result.folder / member.output, out / graph.file)
+        copy_file(result.folder / member.output, out / graph.file)
     for binary in group.binaries_of(result):
-        group.copy_file(result.folder / binary, out / binary)
+        copy_file(result.folder / binary, out / binary)
     _copy_rest(inputs, members, out)
     if record := _composition(inputs, graphs):
         composition.write(record, out)
@@ -145,9 +145,9 @@ def compile_alone(
         alone = replace(job, folder=job.folder / graph.label)
         result = _compiled(runtimes, [graph], [member], alone)
         context = result.contexts[graph.label]
-        group.copy_file(result.folder / member.output, out / graph.origin)
+        copy_file(result.folder / member.output, out / graph.origin)
         for name in context["binaries"]:
-            group.copy_file(result.folder / name, (out / graph.origin).parent / name)
+            copy_file(result.folder / name, (out / graph.origin).parent / name)
         facts["contexts"] += context["nodes"]
         facts["binaries"] += context["binaries"]
         facts["compatibility"] = context["compatibility"]
@@ -196,7 +196,7 @@ def _copy_rest(inputs: Mapping[str, Path], members: Sequence[group.Member], out:
         below = out if name == ALONE else out / name
         for path in files_below(folder):
             if path not in compiled and path != folder / composition.FILE:
-                group.copy_file(path, below / path.relative_to(folder))
+                copy_file(path, below / path.relative_to(folder))
 
 
 def _composition(inputs: Mapping[str, Path], graphs: Sequence[Graph]) -> Composition | None:

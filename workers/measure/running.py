@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import base64
-import sys
+import struct
 import time
 import zlib
-from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -211,10 +210,8 @@ class Driver:
 
 def pack(nanoseconds: Sequence[int]) -> str:
     """Times of runs as text that a database or JSON keeps in two bytes each."""
-    values = array("Q", nanoseconds)
-    if sys.byteorder == "big":
-        values.byteswap()
-    return base64.b64encode(zlib.compress(values.tobytes(), 9)).decode("ascii")
+    content = struct.pack(f"<{len(nanoseconds)}Q", *nanoseconds)
+    return base64.b64encode(zlib.compress(content, 9)).decode("ascii")
 
 
 def unpack(text: str) -> list[int]:
@@ -226,8 +223,4 @@ def unpack(text: str) -> list[int]:
         raise ValueError(f"the times cannot be unpacked: {error}") from None
     if not unpacker.eof or len(content) % 8:
         raise ValueError("the times cannot be unpacked: they are cut off")
-    values = array("Q")
-    values.frombytes(content)
-    if sys.byteorder == "big":
-        values.byteswap()
-    return values.tolist()
+    return list(struct.unpack(f"<{len(content) // 8}Q", content))

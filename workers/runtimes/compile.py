@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from workers.runtimes.session import line
+from workers.sources.errors import one_line
 
 Entries = tuple[tuple[str, str], ...]
 SHARE = ("ep.share_ep_contexts", "1")
@@ -65,7 +65,7 @@ def compile_models(
             del answer["failed"]
         # A compiler raises anything at all; the answer says at which member.
         except Exception as error:  # noqa: BLE001
-            answer["error"] = line(error)
+            answer["error"] = one_line(error)
         finally:
             options = None
             held.clear()

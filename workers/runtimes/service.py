@@ -18,9 +18,10 @@ from workers.host.service import environment
 from workers.runtimes import generate, values
 from workers.runtimes.bench import Benches
 from workers.runtimes.compile import compile_models
-from workers.runtimes.session import Session, give_back, line, resident
+from workers.runtimes.session import Session, give_back, resident
 from workers.runtimes.trace import Traces
 from workers.runtimes.values import compare, describe, joined
+from workers.sources.errors import one_line
 
 Answer = dict[str, Any]
 
@@ -205,7 +206,7 @@ def _task(session: Session, task: Mapping[str, Any], args: Mapping[str, Any]) ->
         return _answers(session, rows)
     # Whatever a runtime raises on a dataset: on its own input values the model has run.
     except Exception as error:  # noqa: BLE001
-        return {"problem": line(error)}
+        return {"problem": one_line(error)}
 
 
 def _answers(session: Session, rows: list[values.Feeds]) -> Answer:
@@ -240,7 +241,7 @@ def _join(args: Mapping[str, Any]) -> Answer:
             pairs = list(zip(left, right, strict=False))
             results[who] = joined(pairs, args["scale"], args["bias"])
         except (ValueError, KeyError) as error:
-            return {name: {"absent": f"the outputs cannot be joined: {line(error)}"}}
+            return {name: {"absent": f"the outputs cannot be joined: {one_line(error)}"}}
     return compare([{name: results["found"]}], [{name: results["wanted"]}])
 
 

@@ -17,6 +17,14 @@ class Port:
     """NumPy's name of the element type; empty: not a tensor."""
     shape: tuple[int | str | None, ...]
 
+    def fits(self, shape: Sequence[int]) -> bool:
+        """Whether values of this shape can be given; some runtimes do not report what fits."""
+        fixed = [dim if isinstance(dim, int) and dim >= 0 else None for dim in self.shape]
+        return not fixed or (
+            len(shape) == len(fixed)
+            and all(want in {None, size} for size, want in zip(shape, fixed, strict=True))
+        )
+
     def to_json(self) -> list[Any]:
         """For the pipe."""
         return [self.name, self.dtype, list(self.shape)]
@@ -48,11 +56,6 @@ class Session(Protocol):
 
     def close(self) -> None:
         """Release it."""
-
-
-def line(error: Exception) -> str:
-    """What a runtime says of a failure, as one line."""
-    return " ".join(str(error).split())[:600] or type(error).__name__
 
 
 def threads() -> int:

@@ -23,7 +23,8 @@ from typing import Any
 
 from workers.runtimes import values
 from workers.runtimes.bench import first_feeds, times_of, warm_up
-from workers.runtimes.session import Session, give_back, line
+from workers.runtimes.session import Session, give_back
+from workers.sources.errors import one_line
 
 LEVELS = ("basic", "detail")
 FLUSH = 0.05
@@ -200,7 +201,7 @@ class Traces:
                 monitor.enter()
             # A monitor that cannot begin is part of the answer, and has nothing to leave.
             except Exception as error:  # noqa: BLE001
-                return {**answer, "error": line(error)}
+                return {**answer, "error": one_line(error)}
             with values.told(answer):
                 answer["plain"] += window.run(Monitor(), plain - plain // 2)
                 answer["times"] = window.run(monitor, iterations)
@@ -272,4 +273,4 @@ def _left(monitor: Monitor) -> Answer:
         return {"seen": monitor.exit()}
     # What went wrong in watching is no failure of the model.
     except Exception as error:  # noqa: BLE001
-        return {"seen": {}, "monitor": line(error)}
+        return {"seen": {}, "monitor": one_line(error)}

@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from workers.runtimes.session import Port, line
+from workers.runtimes.session import Port
 from workers.sources import samples
+from workers.sources.errors import one_line
 
 SETS = 3
 """How many of the engine's input values a model is run on to judge it."""
@@ -39,7 +40,7 @@ def told(answer: dict[str, Any]) -> Iterator[None]:
         answer |= {"at": "feed", "error": str(error)}
     # A runtime raises anything at all; the owner judges it.
     except Exception as error:  # noqa: BLE001
-        answer["error"] = line(error)
+        answer["error"] = one_line(error)
 
 
 def feeds(sample: Mapping[str, Any], ports: Sequence[Port], number: int = 1) -> Feeds:
@@ -51,22 +52,13 @@ def feeds(sample: Mapping[str, Any], ports: Sequence[Port], number: int = 1) -> 
         if port.name not in sample:
             raise Misfit(f"set {number} of the input values has no value for input {port.name}")
         value = np.asarray(sample[port.name], dtype=port.dtype or None)
-        if not _fits(value.shape, port.shape):
+        if not port.fits(value.shape):
             raise Misfit(
                 f"set {number} of the input values has the shape {list(value.shape)} for input "
                 f"{port.name}, which takes {list(port.shape)}"
             )
         found[port.name] = value
     return found
-
-
-def _fits(shape: Sequence[int], dims: Sequence[int | str | None]) -> bool:
-    if not dims:
-        return True  # a scalar, or a runtime that does not report shapes
-    fixed = [dim if isinstance(dim, int) and dim >= 0 else None for dim in dims]
-    return len(shape) == len(fixed) and all(
-        want in {None, size} for size, want in zip(shape, fixed, strict=True)
-    )
 
 
 def made(ports: Sequence[Port], seed: int, shapes: Mapping[str, Sequence[int]]) -> Feeds:

@@ -25,7 +25,7 @@ unsupported = partial(StageError, failure=FailureClass.UNSUPPORTED)
 """The engine cannot build this, here or anywhere."""
 
 
-def one_line(error: BaseException, limit: int = 300) -> str:
+def one_line(error: BaseException, limit: int = 600) -> str:
     """The text of a foreign exception, short enough for a message."""
     text = " ".join(str(error).split()) or type(error).__name__
     return text if len(text) <= limit else text[: limit - 3] + "..."

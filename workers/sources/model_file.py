@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Container
 from pathlib import Path
 from typing import Any
@@ -76,8 +75,7 @@ def copy_side_files(source: Path, target: Path) -> None:
     """Copy the known small files beside a model to the next stage's output."""
     names = (path.relative_to(source).as_posix() for path in source.rglob("*") if path.is_file())
     for name in matching(names, SIDE_FILES):
-        (target / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(source / name, target / name)
+        files.copy_file(source / name, target / name)
 
 
 def clean(model: Any) -> None:

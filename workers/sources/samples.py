@@ -84,14 +84,10 @@ def fitted(given: Mapping[str, Any], wanted: Signature) -> dict[str, Any]:
     fitting = {}
     for name, value in given.items():
         array = np.asarray(value, dtype=wanted[name].dtype)
-        shape = wanted[name].shape
-        if array.ndim != len(shape) or any(
-            isinstance(dim, int) and dim != size
-            for dim, size in zip(shape, array.shape, strict=True)
-        ):
+        if not wanted[name].fits(array.shape):
             raise quantize_error(
                 f"the dataset's '{name}' has the shape {list(array.shape)}, the model takes "
-                f"{list(shape)}"
+                f"{list(wanted[name].shape)}"
             )
         fitting[name] = array
     return fitting

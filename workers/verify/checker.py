@@ -16,7 +16,8 @@ from typing import Any
 from workers.compile.contexts import read_contexts
 from workers.engine import version
 from workers.runtimes.ort import OrtService
-from workers.runtimes.session import give_back, line
+from workers.runtimes.session import give_back
+from workers.sources.errors import one_line
 from workers.sources.onnx_graph import (
     FOUR_BITS,
     STANDARD,
@@ -89,7 +90,7 @@ def inspect(folder: Path, path: Path) -> Answer:
             raise unreadable
     # The libraries raise anything at all; whatever it is, the model is not valid.
     except Exception as error:  # noqa: BLE001
-        answer["problems"].append(line(error))
+        answer["problems"].append(one_line(error))
     return answer
 
 

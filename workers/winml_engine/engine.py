@@ -13,7 +13,7 @@ from typing import Any
 
 from matrix.model import SourceKind
 from workers import engine as contract
-from workers.sources import source
+from workers.sources import runtime, source
 from workers.sources.errors import unsupported
 from workers.sources.source import Resolved, allowed
 from workers.winml_engine import config, export, installed, optimize, patches, quantize, recipes
@@ -56,7 +56,7 @@ class WinmlEngine:
     def tools(self) -> Mapping[str, str]:
         """Versions of every tool that can change a byte of any output."""
         found = {name: contract.version(name) for name in DISTRIBUTIONS}
-        return {"engine": REVISION, **found, "onnxruntime": installed.runtime()}
+        return {"engine": REVISION, **found, "onnxruntime": runtime.installed()}
 
     def plan(self, request: contract.Request) -> contract.BuildPlan:
         """Resolve the source and lay out the stages of a cell."""

@@ -20,6 +20,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from workers.engine import version
+from workers.sources import runtime
 from workers.sources.errors import unsupported
 from workers.winml_engine.patches import VERSION
 
@@ -41,7 +42,6 @@ VENDORS = {
     "DmlExecutionProvider": "microsoft",
 }
 """The vendor whose pattern rules winml-cli adds for an EP, where it ships such a file."""
-RUNTIMES = ("onnxruntime", "onnxruntime-windowsml")
 HUB = "hub"
 LOCAL = "local"
 OFFLINE = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE")
@@ -49,11 +49,6 @@ CONNECT_TIMEOUT = 3.0
 """Seconds for one connection, spent at most once per host process."""
 
 _TRUE = {"1", "on", "yes", "true"}
-
-
-def runtime() -> str:
-    """The version of whichever distribution provides `onnxruntime`."""
-    return next((text for name in RUNTIMES if (text := version(name))), "")
 
 
 def check() -> None:
@@ -67,7 +62,7 @@ def check() -> None:
         raise unsupported(f"winml-cli is not installed for {sys.executable}", REPAIR)
     if installed != VERSION:
         raise unsupported(f"this engine drives winml-cli {VERSION}, not {installed}", REPAIR)
-    if not runtime():
+    if not runtime.installed():
         raise unsupported("winml-cli's environment lacks onnxruntime", REPAIR)
 
 

@@ -67,5 +67,5 @@ def test_a_stop_is_no_failure() -> None:
 
 
 def test_a_long_text_is_cut() -> None:
-    assert len(one_line(ValueError("x" * 1000))) == 300
+    assert len(one_line(ValueError("x" * 1000))) == 600
     assert one_line(ValueError()) == "ValueError"
