@@ -20,6 +20,7 @@ import msgspec
 from flows.cli.main import build_parser
 from flows.cli.meanings import CAUSES, EXITS, LOOKS
 from flows.cli.options import Option
+from flows.cli.quantity import show_duration
 from flows.cli.settings import OPTIONS
 from matrix.build_options import ALL
 from matrix.catalog import load_catalog
@@ -55,64 +56,75 @@ KEYS = {
     "ep": "the execution provider: its name, provider name or an alias",
     "target": "overrides for single targets",
     "id": "Hugging Face id or a name; part of cell ids",
-    "task": "what is exported, e.g. `image-classification`; in verification a table (below)",
+    "task": "what the model is exported for, e.g. `image-classification`",
     "hub": "Hub id if it differs from `id`",
     "folder": "local folder with the model, relative to the catalog",
-    "random": "architecture with seeded random weights",
-    "onnx": "a ready ONNX file instead of a model to export: beside the catalog, or with `hub` or"
-    " `folder` inside of it",
+    "random": "instead of a Hub id or folder: an architecture with seeded random weights",
+    "onnx": "a ready ONNX file instead of an export; its path is relative to the catalog or, with"
+    " `hub` or `folder`, to that repository or folder",
     "file": "a model file of scikit-learn (`.skops`) or XGBoost (`.json`, `.ubj`) for the engine"
     " `tabular`, found like `onnx`",
-    "revision": "branch, tag or commit on the Hub; resolved to a commit before it counts",
-    "model_type": "the Transformers model type; for filters and the engine",
-    "group": "free name for `--group`",
+    "revision": "branch, tag or commit on the Hub; resolved to a commit before anything is built",
+    "model_type": "the Transformers model type, for coverage, filters and the engine",
+    "group": "any name, for `--group`",
     "priority": "P0 to P3; default P2",
-    "precision": "a precision or a list; for a target row its default, or `auto`",
-    "opset": "ONNX opset; for a target row `[lowest, highest]`",
+    "precision": "a precision, or a list of them, each of which is a cell",
+    "opset": "ONNX opset",
     "shapes": "fixed dimensions by name",
     "timeout": "seconds for one build stage",
     "publish_timeout": "seconds for one publish",
-    "skip": "leave these cells out; the value is the reason",
-    "remote_code": "needs code from the model's repository; also `--allow-remote-code`",
-    "pickle": "has no safetensors weights; also `--allow-pickle`",
-    "dataset": "calibration data instead of the model's dummy inputs; for a metric its samples",
+    "skip": "the reason why these cells are left out",
+    "remote_code": "true: needs code from the model's repository; a sweep also needs"
+    " `--allow-remote-code`",
+    "pickle": "true: its weights are pickles; a sweep also needs `--allow-pickle`",
+    "dataset": "calibration data, in place of the model's dummy inputs",
     "recipes": "folder with authored build recipes, for engines that take them",
     "context_group": "name of a group of entries that are compiled into one context",
     "needs": "words that a machine must offer to get the cells, e.g. `os:windows`",
-    "tags": "free words, carried along",
+    "tags": "any words, which are recorded with the model",
     "verify": "thresholds, waivers and metrics of verification",
     "build": "options of the engine",
     **{name: option.help for name, option in ALL.items()},
-    "architecture": "the Transformers model type to make",
-    "seed": "of the weights",
+    "architecture": "the Transformers model type to create",
+    "seed": "the seed of the weights",
     "config": "values of the Transformers configuration",
     "parity": "thresholds by precision",
-    "waive": "rungs that may fail here, each with its reason",
+    "waive": "rungs that may fail, each with its reason",
     "inputs": "a file with input values for verification",
     "cosine": "lowest cosine similarity",
     "max_abs": "largest absolute difference",
     "reason": "why the threshold differs",
-    "metric": "which number is compared",
+    "metric": "`accuracy` or `agreement`",
     "within": "how much worse than the original it may be",
-    "name": "of the execution provider",
+    "name": "the name of the execution provider",
     "provider": "ONNX Runtime's name for it",
-    "devices": "what it runs on; the first is its default",
-    "aliases": "other names that are understood",
-    "internal_quantization": "quantizes by itself: never gets a QDQ graph",
+    "devices": "the devices that it runs on; the first is its default",
+    "aliases": "other names that are accepted",
+    "internal_quantization": "true: it quantizes by itself and never gets a QDQ graph",
     "label": "the target's name, in cell ids and versions",
     "device": "npu, gpu or cpu",
     "auto": "the precision that `auto` means here",
     "language": "the default for models that generate text, e.g. `w4`",
     "weight_form": "the operator that reads 4-bit weights: `DequantizeLinear` (plain ONNX, from "
     "opset 21) or ONNX Runtime's `MatMulNBits` (any opset)",
-    "qdq": "false if a QDQ graph is known to fail",
-    "static_shapes": "dimensions must be fixed",
+    "qdq": "false: a QDQ graph is known to fail",
+    "static_shapes": "true: dimensions must be fixed",
     "optimization": "graph optimization level: disabled, basic, extended",
     "quantizer": "the QDQ form, as the engine names it",
-    "blocked_passes": "optimizer passes that are left out",
-    "blocked_ops": "operators that must not appear",
-    "why": "why the row is as it is; shown in notices",
+    "blocked_passes": "optimizer passes that do not run",
+    "blocked_ops": "operators that no pass may add or quantize",
+    "why": "the reasons for this row; notices show them",
 }
+
+OF_TABLES = {
+    "[model.verify]": {"task": "a task metric (below)"},
+    "[model.verify.task]": {"dataset": "the samples of the metric (`.npz` or `.jsonl`)"},
+    "[[target]]": {
+        "precision": "the default precision of the target, or `auto`",
+        "opset": "the opsets that the target supports: `[lowest, highest]`",
+    },
+}
+"""Meanings of keys that mean something else in one table."""
 
 
 def pages() -> dict[str, str]:
@@ -146,11 +158,18 @@ def _commands() -> Iterator[str]:
             if isinstance(action, argparse._SubParsersAction | argparse._HelpAction):
                 continue
             shown = ", ".join(f"`{flag}`" for flag in action.option_strings)
-            setting = " *(setting)*" if action.dest in OPTIONS and action.option_strings else ""
             help_text = (action.help or "").replace("%%", "%")
+            option = OPTIONS.get(action.dest)
+            # A flag of a command's own may have the name of a setting.
+            setting = " *(setting)*" if option and _is_flag_of(option, action) else ""
             rows.append((shown or f"`{action.metavar or action.dest}`", help_text + setting))
         if rows:
             yield _table(("argument", "what it does"), rows)
+
+
+def _is_flag_of(option: Option, action: argparse.Action) -> bool:
+    texts = (option.help, f"the opposite of {option.flag}")
+    return bool(action.option_strings) and (action.help or "").startswith(texts)
 
 
 def parsers(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.ArgumentParser]]:
@@ -169,10 +188,10 @@ def parsers(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.Arg
 def _settings() -> Iterator[str]:
     yield f"# Settings\n\n{MADE}"
     yield (
-        "In rising order: the default, `modelmill.toml` (or the file that `--config` or\n"
-        "`MODELMILL_CONFIG` names), the variable, the flag. `modelmill plan` shows what is in\n"
-        "force and where it came from. A list is separated by commas in a variable;\n"
-        "a flag is repeated.\n\n"
+        "A flag overrides the variable, the variable overrides `modelmill.toml` (or the file that\n"
+        "`--config` or `MODELMILL_CONFIG` names), and the file overrides the default.\n"
+        "`modelmill plan` shows the value in force and where it came from. The items of a list\n"
+        "are separated by commas; a flag can also be repeated.\n\n"
     )
     for group in dict.fromkeys(option.group for option in OPTIONS.values()):
         yield f"## {group.capitalize()}\n\n"
@@ -197,6 +216,8 @@ def _default(option: Option) -> str:
         return ""
     if isinstance(option.default, tuple):
         return "`" + ",".join(option.default) + "`"
+    if isinstance(option.default, float):
+        return f"`{show_duration(option.default)}`"
     return f"`{str(option.default).lower() if option.switch else option.default}`"
 
 
@@ -219,12 +240,14 @@ def _words() -> Iterator[str]:
 
 def _catalog() -> Iterator[str]:
     yield f"# Catalog and targets\n\n{MADE}"
-    yield "All problems of a file are reported together, each with entry and nearest valid name.\n"
-    yield "`modelmill plan CATALOG` checks a catalog without doing anything.\n\n"
+    yield "`modelmill plan CATALOG` checks a catalog without building anything. It reports all\n"
+    yield "problems of a file together, each with its entry and the nearest valid name. This\n"
+    yield "sample has every table that a catalog may have:\n\n"
     yield "```{literalinclude} ../samples/everything.toml\n:language: toml\n```\n\n"
     for table, keys in known_keys().items():
         yield f"## {TABLES[table]}\n\n"
-        yield _table(("key", "meaning"), [(f"`{key}`", KEYS[key]) for key in keys])
+        meanings = KEYS | OF_TABLES.get(table, {})
+        yield _table(("key", "meaning"), [(f"`{key}`", meanings[key]) for key in keys])
     yield "## The default targets\n\n"
     yield _table(
         ("label", "provider", "device", "precision", "why"),

@@ -101,7 +101,7 @@ def add_settings(
 ) -> None:
     """Give a command the flags of these settings. `as_json`: it can print JSON."""
     if as_json:
-        parser.add_argument("--json", action="store_true", help="for machines")
+        parser.add_argument("--json", action="store_true", help="print JSON, for programs")
     groups: dict[str, argparse._ArgumentGroup] = {}
     for name in names:
         option = OPTIONS[name]
@@ -134,15 +134,15 @@ def add_detail(parser: argparse.ArgumentParser) -> None:
     """Flags for how much a command prints of a running sweep."""
     group = parser.add_mutually_exclusive_group()
     add = partial(group.add_argument, dest="detail", action="store_const", default=Detail.USUAL)
-    add("-q", "--quiet", const=Detail.QUIET, help="only what failed, and the end")
-    add("-v", "--verbose", const=Detail.VERBOSE, help="every step of every cell")
+    add("-q", "--quiet", const=Detail.QUIET, help="show only what failed, and the end")
+    add("-v", "--verbose", const=Detail.VERBOSE, help="show every step of every cell")
 
 
 def add_sweeping(parser: argparse.ArgumentParser, *names: str) -> None:
     """The flags of every command that works on a sweep, here or on a fleet, besides those of the
     settings `names`."""
     parser.add_argument("--fleet", action="store_true", help="have the workers of a fleet do it")
-    parser.add_argument("--pool", default="modelmill", help="the fleet; default modelmill")
+    parser.add_argument("--pool", default="modelmill", help="name of the fleet; default modelmill")
     parser.add_argument("--json", action="store_true", help="events and summary as JSON lines")
     add_settings(parser, (*names, *(one for one in OF_A_SWEEP if one != "stamp"), *PLACES))
     add_detail(parser)
@@ -155,7 +155,7 @@ def _add(group: argparse._ArgumentGroup, option: Option) -> None:
     if option.name.startswith("no_"):
         # BooleanOptionalAction takes any flag that begins with "--no-" for a negation.
         add(flag, action="store_true", help=text)
-        add(flag.replace("--no-", "--", 1), action="store_false", help=f"not {flag}")
+        add(flag.replace("--no-", "--", 1), action="store_false", help=f"the opposite of {flag}")
     elif option.switch:
         add(flag, action=argparse.BooleanOptionalAction, help=text)
     elif option.many:

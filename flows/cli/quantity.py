@@ -12,7 +12,8 @@ _SIZES = {"": 1, "B": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _BINARY = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?", re.IGNORECASE | re.ASCII)
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([smhd]?)", re.ASCII)
+_TIMES = re.compile(r"(\d+(?:\.\d+)?)\s*([smhd]?)", re.ASCII)
+_DURATION = re.compile(r"(?:\d+(?:\.\d+)?\s*[smhd]\s*)+|\d+(?:\.\d+)?", re.ASCII)
 
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~])")
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -29,11 +30,13 @@ def parse_size(text: str) -> int:
 
 
 def parse_duration(text: str) -> float:
-    """`15m`, `2h`, `900` -> seconds; more than zero."""
-    match = _DURATION.fullmatch(text.strip())
-    if not match or float(match[1]) <= 0:
-        raise UsageError(f"'{text}' is not a time", hint="write it like 900, 90s, 15m or 2h")
-    return float(match[1]) * _SECONDS[match[2]]
+    """`15m`, `1h30m`, `900` -> seconds; more than zero."""
+    text = text.strip()
+    times = _TIMES.findall(text) if _DURATION.fullmatch(text) else []
+    seconds = sum(float(count) * _SECONDS[unit] for count, unit in times)
+    if seconds <= 0:
+        raise UsageError(f"'{text}' is not a time", hint="write it like 900, 90s, 15m or 1h30m")
+    return seconds
 
 
 def show_size(size: float) -> str:

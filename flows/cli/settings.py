@@ -59,25 +59,28 @@ class Settings:
         None, "folder for summary.json, summary.md and junit.xml of the sweep", "FOLDER"
     )
     summary_url: str | None = place(
-        None, "URL of the summary folder of a fleet's parent, for links in Prefect", "URL"
+        None, "URL at which a fleet's summary folder can be read, for links in Prefect", "URL"
     )
 
     stamp: str | None = setting(None, "name of the batch; default today's date")
     package: str = planned("modelmill-{model}", "package name template", "TEMPLATE")
-    engine: str = planned("optimum", "the engine that builds", "NAME")
+    engine: str = planned("optimum", "the engine that builds; `modelmill engine ls`", "NAME")
     skip_bad_entries: bool = planned(
         False, "leave out catalog entries that have problems instead of refusing the catalog"
     )
     precision: tuple[str, ...] = planned((), "precision for every cell that supports it", "P")
     opset: int | None = planned(None, "ONNX opset for every cell")
-    self_contained: bool = planned(False, "put the export into every package")
+    self_contained: bool = planned(
+        False, "put the export into every package instead of publishing it once per model"
+    )
     compile: tuple[str, ...] = planned(
         (),
         "device profiles to compile for, after the portable cells; `modelmill compile --list`",
         "PROFILE",
     )
     emulated: bool = planned(
-        False, "let an emulator of a device compile for it, and measure with --bench"
+        False,
+        "let an emulator stand in for a device when compiling, and when measuring with --bench",
     )
     bench: bool = swept(False, "measure every published cell, on machines that have its device")
     warmup: int = measure(
@@ -89,16 +92,16 @@ class Settings:
     )
     threads: int = measure(
         DEFAULTS.threads,
-        "threads of the measured runtime; 0: its default",
+        "threads of the measured runtime; 0: the runtime's default",
         parse=parse_number,
     )
     if_changed: bool = swept(
         False, "do not publish a cell that equals its newest published version"
     )
-    no_publish: bool = planned(False, "build and verify only")
+    no_publish: bool = planned(False, "build and verify, but do not publish")
     verify: str = swept(
         DEFAULT_LEVEL,
-        f"the rung that must hold, and all below it: {', '.join(RUNGS)}",
+        f"the rung that must hold, with all before it: {', '.join(RUNGS)}",
         "LEVEL",
         parse=parse_level,
     )
@@ -143,10 +146,10 @@ class Settings:
     memory: int | None = setting(None, "memory ceiling of one engine host", parse=parse_size)
     memory_budget: int | None = setting(
         None,
-        "memory limit for all stages on this machine at once; default: nine tenths of it",
+        "memory limit for all stages on this machine at once; default: nine tenths of its memory",
         parse=parse_size,
     )
-    tries: int = ordered(4, "attempts at a publish or build stage that infrastructure fails")
+    tries: int = ordered(4, "attempts at a publish or a stage that fails because of infrastructure")
     heartbeat: float = ordered(
         30.0, "how often a slot reports; after twice this time without a report it loses its model"
     )
@@ -157,20 +160,22 @@ class Settings:
     )
     retention: float = setting(
         30 * 86400.0,
-        "a worker removes stage results and logs that were not used for this time",
+        "how long a worker keeps stage results and logs that are not used",
         group="worker",
     )
 
-    target: tuple[str, ...] = selection("target labels")
-    ep: tuple[str, ...] = selection("execution providers", "EP")
-    device: tuple[str, ...] = selection("devices", "DEVICE")
-    model: tuple[str, ...] = selection("model ids")
-    task: tuple[str, ...] = selection("tasks")
-    group: tuple[str, ...] = selection("groups")
-    model_type: tuple[str, ...] = selection("model types")
-    priority: tuple[str, ...] = selection("priorities", "P", default=DEFAULT_PRIORITIES)
-    only: tuple[str, ...] = selection("cell ids to build")
-    skip: tuple[str, ...] = selection("cell ids to leave out")
+    target: tuple[str, ...] = selection("only targets with these labels")
+    ep: tuple[str, ...] = selection("only targets of these execution providers", "EP")
+    device: tuple[str, ...] = selection("only targets on these devices", "DEVICE")
+    model: tuple[str, ...] = selection("only models with these ids")
+    task: tuple[str, ...] = selection("only models for these tasks")
+    group: tuple[str, ...] = selection("only models of these groups")
+    model_type: tuple[str, ...] = selection("only models of these Transformers model types")
+    priority: tuple[str, ...] = selection(
+        "only models with these priorities", "P", default=DEFAULT_PRIORITIES
+    )
+    only: tuple[str, ...] = selection("only cells with these ids")
+    skip: tuple[str, ...] = selection("leave out cells with these ids")
 
     cwd: Path
     """Where relative paths start."""

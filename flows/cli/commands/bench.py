@@ -28,7 +28,7 @@ def add(parser: Parser) -> None:
     add_subject(parser)
     add = parser.add_argument
     add("--against", nargs="+", metavar="OTHER",
-        help="compare with this one, in turns, and say whether it is faster or slower")
+        help="compare with this one, in turns, and say which is faster")
     add("--seed", type=int, metavar="N",
         help="decides the order of turns in a comparison; default: random")
     add("--wait", action="store_true",

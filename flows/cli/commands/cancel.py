@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def add(parser: Parser) -> None:
-    parser.add_argument("batch", metavar="STAMP")
+    parser.add_argument("batch", metavar="STAMP", help="the batch, or the name of tunings")
     add_settings(parser, ("home", "state"))
 
 

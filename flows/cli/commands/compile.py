@@ -47,14 +47,14 @@ def add(parser: Parser) -> None:
         help="the device profile to compile for, see --list (repeat or separate with commas)")
     add("-o", "--output", metavar="DIR",
         help="where the results go; without it, compiled packages are published")
-    add("--share", action="store_true", help="one context for all files")
+    add("--share", action="store_true", help="compile all files into one context")
     add("--ep-option", action="append", default=[], metavar="K=V",
         help="an option of the execution provider, overrides the profile's; the last one wins")
     add("--embed", action="store_true", help="put the binary into the model file")
-    add("--backend", choices=BACKENDS, help="default: the profile's")
+    add("--backend", choices=BACKENDS, help="how to compile; default: the profile's")
     add("--no-check", action="store_true", help="do not open and run the results")
-    add("--overwrite", action="store_true", help="with -o: replace what is there")
-    add("--list", action="store_true", help="what this machine can compile for")
+    add("--overwrite", action="store_true", help="with -o: replace existing files")
+    add("--list", action="store_true", help="list the profiles that this machine can compile for")
     add_settings(parser, _SETTINGS, as_json=True)
     add_detail(parser)
     # fmt: on

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from flows.cli.arguments import Arguments, Parser, add_settings
+from flows.cli.arguments import CATALOG, Arguments, Parser, add_settings
 from flows.cli.console import print_result
 from flows.cli.table import render
 from flows.onboard.coverage import BUILT, Row, built, by_verdict, judged, row_json, totals
@@ -13,7 +13,7 @@ from matrix.errors import Exit
 
 
 def add(parser: Parser) -> None:
-    parser.add_argument("catalog", help="a TOML or JSON file, or a packaged catalog")
+    parser.add_argument("catalog", help=CATALOG)
     add_settings(parser, ("engine", "home", "targets_file"), as_json=True)
 
 

@@ -13,9 +13,9 @@ from matrix.errors import Exit, UsageError
 def add(parser: Parser) -> None:
     # fmt: off
     add = parser.add_argument
-    add("--pool", default="modelmill", help="the fleet; default modelmill")
-    add("--nightly", metavar="CRON", help="also sweep at these times")
-    add("--timezone", default="UTC", help="of the cron schedule; default UTC")
+    add("--pool", default="modelmill", help="name of the fleet; default modelmill")
+    add("--nightly", metavar="CRON", help="also schedule a sweep at these times")
+    add("--timezone", default="UTC", help="time zone of --nightly; default UTC")
     add("--catalog", default="winml", help="what the nightly sweep builds")
     add("--notify", metavar="BLOCK",
         help="report every sweep that fails: TYPE/NAME of a block on the server, for example"

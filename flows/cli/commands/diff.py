@@ -12,7 +12,7 @@ def add(parser: Parser) -> None:
     add = parser.add_argument
     add("before", metavar="STAMP_A", help="the earlier batch")
     add("after", metavar="STAMP_B", help="the later batch")
-    add("--all", action="store_true", help="every cell, however many")
+    add("--all", action="store_true", help="show every cell, however many there are")
     add("--exit-code", action="store_true", help="exit with 1 if anything differs")
     add_settings(parser, ("home", "state"), as_json=True)
 

@@ -30,8 +30,8 @@ def add(parser: Parser) -> None:
     text = "make the environment of an engine or runtime"
     add = verb("install", text, _install, as_json=False).add_argument
     add("name", help="the engine or runtime: winml, openvino_ep")
-    add("--venv", type=Path, help="folder; default: .venv-NAME")
-    add("--python", type=Path, help="the Python to make it from")
+    add("--venv", type=Path, help="folder of the environment; default: .venv-NAME")
+    add("--python", type=Path, help="the Python interpreter of the environment")
 
 
 def _ls(arguments: Arguments) -> Exit:

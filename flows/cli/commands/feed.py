@@ -39,7 +39,7 @@ def add(parser: Parser) -> None:
     add = verb("ls", "packages, or the versions of a package", _ls).add_argument
     add("name", nargs="?", help="a package, globs allowed; default: all packages")
     add("version", nargs="?", default="*", help="a glob, e.g. '0.0.0-20260609-*'")
-    add("--deleted", action="store_true", help="deleted versions too")
+    add("--deleted", action="store_true", help="show deleted versions too")
     add = verb("show", "one version with its files", _show).add_argument
     add("name", help="the package")
     add("version", help="the version")
@@ -47,13 +47,13 @@ def add(parser: Parser) -> None:
     add = verb("verify", "check files, provenance, SBOM and signature", _verify).add_argument
     add("name", nargs="?", help="a package, globs allowed; or --folder")
     add("version", nargs="?", default="*", help="a glob; default: all versions")
-    add("--folder", type=Path, help="a package that was pulled")
-    add("--key", type=Path, help="every package must be signed by it (PEM)")
+    add("--folder", type=Path, help="check a pulled package instead")
+    add("--key", type=Path, help="public key (PEM); refuse packages that it does not verify")
     text, settings = "make a version part of a view; cannot be undone", _OF_PROMOTION
     add = verb("promote", text, _promote, settings).add_argument
     add("name", help="the package")
     add("version", help="the version")
-    add("--view", required=True, help="for example release")
+    add("--view", required=True, help="the view, for example release")
     add("--champion", type=Path, metavar="FILE",
         help="a file of champions: the version must be built as its champion there says, and the"
              " evidence is published beside it")
@@ -66,14 +66,14 @@ def _add_pull(parser: Parser) -> None:
     add("name", nargs="?", help="the package; or select with --stamp")
     add("version", nargs="?", help="the version")
     add("--stamp", help="a whole batch, by its index")
-    add("--target", action="append", default=[], metavar="GLOB", help="with --stamp")
-    add("--model", action="append", default=[], metavar="GLOB", help="with --stamp")
-    text = "what is compiled for a device profile, the portable package where nothing is"
+    add("--target", action="append", default=[], metavar="GLOB", help="with --stamp: only targets")
+    add("--model", action="append", default=[], metavar="GLOB", help="with --stamp: only models")
+    text = "take the packages compiled for a device profile, or the portable ones if there are none"
     add("--for", dest="profile", metavar="PROFILE", help=text)
     add("--as", dest="form", nargs=2, metavar=(_ORT_PACKAGE, "DIR"),
         help="with --stamp and --model: one folder that ONNX Runtime opens as a model package, "
              "with the model's cells as its variants")
-    add("--dest", type=Path, default=Path(), help="folder; default: here")
+    add("--dest", type=Path, default=Path(), help="the folder to write to; default: here")
     add("--files", action="append", default=[], metavar="GLOB", help="only matching files")
     add("--force", action="store_true", help="replace files of the same name")
     # fmt: on

@@ -24,7 +24,8 @@ def add(parser: Parser) -> None:
     add("--kind", choices=KINDS, help="only findings of this kind")
     add("--status", choices=STATUSES, help="only findings with this status")
     add("--about", metavar="GLOB", help="only those about a target, model or architecture")
-    verb("show", "one finding with its evidence", _show).add_argument("id", metavar="ID")
+    add = verb("show", "one finding with its evidence", _show).add_argument
+    add("id", metavar="ID", help="the id of the finding")
     text = "say what is wrong in files of findings and evidence"
     add = verb("check", text, _check, as_json=False).add_argument
     add("files", nargs="*", type=Path, metavar="FILE",

@@ -20,7 +20,7 @@ def add(parser: Parser) -> None:
     # fmt: off
     add = parser.add_argument
     add("what", metavar="MODEL", help="a Hub id, a folder or, with --catalog, the id of an entry")
-    add("--task", dest="for_task", help="required for a new entry")
+    add("--task", dest="for_task", help="the task; required without --catalog")
     add("--catalog", metavar="FILE", help="take the entry from this catalog")
     add("--dest", type=Path, metavar="FOLDER",
         help="where the proof goes; default: onboarding/MODEL")
@@ -28,7 +28,7 @@ def add(parser: Parser) -> None:
         help="samples for the task metric (.npz or .jsonl)")
     add("--metric", choices=METRICS, default=METRICS[0], help="the metric for the dataset")
     add("--note", action="append", default=[], metavar="TEXT",
-        help="what got in the way, for the report (repeat)")
+        help="something that got in the way, for the report (repeat)")
     add_settings(parser, (*BUILDING, *OF_MEASURING, *PLACES), as_json=True)
     parser.set_defaults(begins="preparing the onboarding")
     # fmt: on

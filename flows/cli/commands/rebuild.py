@@ -15,8 +15,8 @@ def add(parser: Parser) -> None:
     add = parser.add_argument
     add("name", help="the package")
     add("version", help="the version")
-    add("--source", type=Path, help="the folder of a model from a local folder")
-    add("--recipes", type=Path, help="the folder of recipes of its catalog entry")
+    add("--source", type=Path, help="the model's folder, if it was built from a local one")
+    add("--recipes", type=Path, help="the folder of recipes, if its catalog entry has one")
     names = ("timeout", "memory", "allow_remote_code", "allow_pickle", "home", "feed")
     add_settings(parser, names, as_json=True)
     parser.set_defaults(begins="fetching the package")

@@ -12,8 +12,14 @@ from matrix.errors import Exit
 
 def add(parser: Parser) -> None:
     add = parser.add_argument
-    add("batch", nargs="?", metavar="STAMP", help="default: the one begun last")
-    add("-o", "--output", type=Path, metavar="FILE", help="default: report-STAMP.html")
+    add("batch", nargs="?", metavar="STAMP", help="the batch; default: the one begun last")
+    add(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="the file to write; default: report-STAMP.html",
+    )
     add("--against", metavar="STAMP", help="add a comparison with this batch")
     add_settings(parser, ("home", "state", "summary"))
 

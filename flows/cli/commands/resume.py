@@ -9,8 +9,8 @@ from matrix.errors import Exit, UsageError
 
 def add(parser: Parser) -> None:
     add = parser.add_argument
-    add("batch", nargs="?", metavar="STAMP", help="default: the one begun last")
-    text = "default: the recorded one; needed where only the feed knows the sweep"
+    add("batch", nargs="?", metavar="STAMP", help="the batch; default: the one begun last")
+    text = "the catalog; needed only if this state does not know the sweep"
     add("catalog", nargs="?", help=text)
     add_sweeping(parser, *SELECTION)
 

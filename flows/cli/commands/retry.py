@@ -8,7 +8,9 @@ from matrix.status import FailureClass
 
 
 def add(parser: Parser) -> None:
-    parser.add_argument("batch", nargs="?", metavar="STAMP", help="default: the one begun last")
+    parser.add_argument(
+        "batch", nargs="?", metavar="STAMP", help="the batch; default: the one begun last"
+    )
     parser.add_argument(
         "--class",
         dest="classes",

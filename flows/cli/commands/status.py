@@ -22,7 +22,7 @@ def add(parser: Parser) -> None:
     add, switch = parser.add_argument, partial(parser.add_argument, action="store_true")
     add("stamp", nargs="?", help="the batch; default: the one begun last")
     switch("--watch", help="follow it live until it ends; Ctrl-C stops only the watching")
-    switch("--failed", help="only what failed, by cause, with the end of a log of each")
+    switch("--failed", help="show only what failed, by cause, with the end of a log for each cause")
     switch("--sweeps", help="list all batches instead")
     switch("--exit-code", help="exit with the sweep's code: 1 if cells failed, ...")
     add_settings(parser, ("home", "state", "only"), as_json=True)

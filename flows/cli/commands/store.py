@@ -18,8 +18,18 @@ def add(parser: Parser) -> None:
     verb("du", "what it holds", _du)
     text = "evict what was least recently used, down to --budget"
     add = verb("gc", text, _gc, as_json=False).add_argument
-    add("--budget", type=parse_size, metavar="SIZE", help="the size to keep")
-    add("--unused", type=parse_duration, metavar="TIME", help="evict results unused for so long")
+    add(
+        "--budget",
+        type=parse_size,
+        metavar="SIZE",
+        help="evict results until the store is no larger",
+    )
+    add(
+        "--unused",
+        type=parse_duration,
+        metavar="TIME",
+        help="evict results that were not used for this time",
+    )
     verb("clear", "remove everything that no running sweep uses", _clear, as_json=False)
 
 

@@ -34,14 +34,15 @@ def add(parser: Parser) -> None:
     # fmt: off
     add_subject(parser, required=False)
     add = parser.add_argument
-    add("--level", choices=LEVELS, default="basic", help="detail: memory traffic too")
+    add("--level", choices=LEVELS, default="basic",
+        help="detail adds memory traffic (default: basic)")
     for name, (value, _least, _most, text) in _NUMBERS.items():
         # The settings of benchmarks have some of these names, and other defaults.
         add(f"--{name}", dest=_dest(name), type=int, default=value, metavar="N", help=text)
     add("-o", "--output", metavar="DIR", help="new folder for trace.json and the profiles")
     add("--html", metavar="FILE", help="also write a page with all operators")
     add("--against", nargs="+", metavar="OTHER",
-        help="say which operators make the difference to this one, or to a trace.json of it")
+        help="show which operators make the difference to this one, which may be a trace.json")
     add("--publish", action="store_true",
         help="with PACKAGE VERSION: publish the trace as a record that names the package by digest")
     add("--parse", metavar="CSV", help="read a profile of QNN that was made elsewhere")

@@ -70,7 +70,7 @@ def add(parser: Parser) -> None:
     add("--fleet", action="store_true",
         help="have the workers of a fleet do it: all of them build, those with --bench-machine and"
              " the device measure")
-    add("--pool", default="modelmill", help="the fleet; default modelmill")
+    add("--pool", default="modelmill", help="name of the fleet; default modelmill")
     names = (*_SELECTION, *OF_MEASURING, *_BUILDING, *_OF_FLEETS, *PLACES)
     add_settings(parser, names, as_json=True)
     # fmt: on

@@ -20,7 +20,7 @@ def add(parser: Parser) -> None:
     add = parser.add_argument
     add("what", help="a package folder, a package name, or MODEL:TASK@TARGET")
     add("version", nargs="?", help="with a package name: its version")
-    add("--export", type=Path, help="the export's folder, to compare with")
+    add("--export", type=Path, help="the folder of the export to compare with")
     add("--stamp", dest="batch", help="with a cell: the batch it belongs to")
     add_settings(parser, ("verify", "runtimes", "engine", *PLACES), as_json=True)
     parser.set_defaults(begins="preparing the verification")

@@ -13,11 +13,11 @@ from matrix.errors import Exit
 def add(parser: Parser) -> None:
     # fmt: off
     add = parser.add_argument
-    add("--pool", default="modelmill", help="the fleet; default modelmill")
+    add("--pool", default="modelmill", help="name of the fleet; default modelmill")
     add("--engines", default="", metavar="NAMES",
         help="engines to announce, separated by commas; default: all that work here")
     add("--sweeps", type=int, default=1, metavar="N",
-        help="parents that may run here; default 1")
+        help="how many sweeps may be led from here; default 1")
     add("--drain-limit", type=parse_duration, default=1800.0, metavar="TIME",
         help="how long current models may take when the worker stops; default 30m")
     names = ("home", "state", "store", "jobs", "disk_budget", "memory", "memory_budget")

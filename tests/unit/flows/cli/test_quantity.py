@@ -29,13 +29,19 @@ def test_a_size_that_is_none_is_refused_with_an_example(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "seconds"), [("900", 900), ("90s", 90), ("15m", 900), ("1.5h", 5400), ("1d", 86400)]
+    ("text", "seconds"),
+    [("900", 900), ("90s", 90), ("15m", 900), ("1.5h", 5400), ("1d", 86400), ("1h30m", 5400)],
 )
 def test_times_are_read_as_people_write_them(text: str, seconds: float) -> None:
     assert parse_duration(text) == seconds
 
 
-@pytest.mark.parametrize("text", ["", "0", "-5", "5 minutes", "nan", "inf"])
+@pytest.mark.parametrize("seconds", [30, 90, 1800, 5400, 86400, 90000, 2592000])
+def test_a_time_that_is_shown_can_be_typed(seconds: int) -> None:
+    assert parse_duration(show_duration(seconds)) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "0", "0h0m", "-5", "5 minutes", "5m3", "m", "nan", "inf"])
 def test_a_time_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="not a time"):
         parse_duration(text)
