@@ -8,14 +8,13 @@ ends.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from machine.processes import started
+from machine.processes import Process, claim, owner_of
 
 FOLDER = "MODELMILL_WORKER_FOLDER"
 WORDS = "MODELMILL_WORKER_WORDS"
@@ -23,7 +22,9 @@ WORDS = "MODELMILL_WORKER_WORDS"
 CWD = "MODELMILL_WORKER_CWD"
 """Relative settings start there: Prefect's worker runs everything in a temporary folder."""
 
-_DRAIN, _STOP, _OWNER, _BUSY = "drain", "stop", "owner", "busy-"
+_DRAIN, _STOP = "drain", "stop"
+_OWNER, _BUSY = "owner-", "busy-"
+"""How the names of files begin that claim the folder, or a place in it, for a process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ class WorkerFolder:
         """Make the folder of a worker that runs in this process."""
         new = path.with_suffix(".new")
         new.mkdir(parents=True)
-        (new / _OWNER).write_text(_this_process(), encoding="ascii")
+        (new / f"{_OWNER}{claim()}").touch()
         new.rename(path)  # so that it never exists without its owner
         return cls(path)
 
@@ -68,20 +69,14 @@ class WorkerFolder:
     @property
     def orphaned(self) -> bool:
         """Whether the worker is gone."""
-        try:
-            owner = (self.path / _OWNER).read_text(encoding="ascii")
-        except OSError:
-            return True
-        return not _alive(owner)
+        return not self._alive(_OWNER)
 
     @contextmanager
     def busy(self) -> Iterator[None]:
         """While the block runs, the worker waits for this process."""
-        mark = self.path / f"{_BUSY}{os.getpid()}"
-        try:
-            mark.write_text(_this_process(), encoding="ascii")
-        except OSError:
-            mark = self.path / "gone"
+        mark = self.path / f"{_BUSY}{claim()}"
+        with suppress(OSError):  # the folder is gone with its worker
+            mark.touch()
         try:
             yield
         finally:
@@ -89,15 +84,12 @@ class WorkerFolder:
 
     def working(self) -> list[int]:
         """The pids of slots and parents that run."""
-        pids = []
-        for mark in self.path.glob(f"{_BUSY}*"):
-            try:
-                process = mark.read_text(encoding="ascii")
-            except OSError:
-                continue
-            if _alive(process):
-                pids.append(int(process.partition(" ")[0]))
-        return pids
+        return [one.pid for one in self._alive(_BUSY)]
+
+    def _alive(self, mark: str) -> list[Process]:
+        """The processes that live of those whose claims begin so."""
+        owners = (owner_of(path.name) for path in self.path.glob(f"{mark}*"))
+        return [one for one in owners if one is not None and not one.is_dead()]
 
     def wait_until_idle(self, seconds: float) -> bool:
         """Whether all of them end within that time."""
@@ -107,12 +99,3 @@ class WorkerFolder:
                 return False
             time.sleep(0.2)
         return True
-
-
-def _this_process() -> str:
-    return f"{os.getpid()} {started(os.getpid())}"
-
-
-def _alive(process: str) -> bool:
-    pid, _, when = process.partition(" ")
-    return pid.isdigit() and started(int(pid)) in {when, ""}

@@ -35,7 +35,7 @@ from prefect.states import Cancelled, Completed, Crashed, Failed, Running, to_st
 
 from flows.observe.progress import SweepProgress
 from flows.prefect.artifacts import artifact_key, outcome_table, percent_done, progress_text
-from machine.processes import Process
+from machine.processes import claim, owner_alive
 from matrix.model import PlannedModel
 from matrix.status import Status
 from state.records import Event, Holder, Kind, Outcome
@@ -46,6 +46,8 @@ _PROGRESS_INTERVAL = 5.0
 _TIMEOUT = 10.0
 _UNFINISHED = {"state": {"type": {"any_": ["PENDING", "RUNNING"]}}}
 _OVER = frozenset({Kind.RELEASED, Kind.LOST})
+_PROCESS = "process:"
+"""How the tag begins that claims a run for the process that shows it."""
 
 
 @contextmanager
@@ -167,7 +169,7 @@ class ShownRun:
         wanted = FlowRunCreate(
             flow_id=flow["id"],
             name=self.stamp,
-            tags=[f"stamp:{self.stamp}", _process_tag()],
+            tags=[f"stamp:{self.stamp}", f"{_PROCESS}{claim()}"],
             idempotency_key=self._key,
         )
         made = client.request("POST", "/flow_runs/", json=wanted.model_dump(mode="json")).json()
@@ -251,13 +253,5 @@ def _crash(client: SyncPrefectClient, run: UUID) -> None:
     client.set_flow_run_state(run, state, force=True)
 
 
-def _process_tag() -> str:
-    process = Process.current()
-    return f"process:{process.pid}:{process.started}:{process.host}"
-
-
 def _is_dead(tag: str) -> bool:
-    kind, _, process = tag.partition(":")
-    pid, _, rest = process.partition(":")
-    started, _, host = rest.partition(":")
-    return kind == "process" and pid.isdigit() and Process(host, int(pid), started).is_dead()
+    return tag.startswith(_PROCESS) and owner_alive(tag) is False

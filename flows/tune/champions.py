@@ -7,15 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from flows.tune.record import Recorded, Step, Trial
+from flows.tune.record import Recorded, Trial
 from machine.disk import reason
 from machine.files import replace_file
 from machine.locks import locked
 from matrix.champions import Champion, Proof, baseline_digest, read_champions
-from matrix.codec import from_json, to_json
+from matrix.codec import to_json
 from matrix.digest import value_digest
 from matrix.errors import Exit, MillError
-from matrix.hypotheses import Hypothesis
 from matrix.targets import Targets
 from matrix.toml import key_text, value_text
 from matrix.trials import Verdict
@@ -50,7 +49,7 @@ def champion_of(recorded: Recorded, tools: Mapping[str, str], at: str) -> Champi
     if trial is None or trial.gain is None:
         return None
     cell = tuning.cell
-    changes = _changes(recorded, trial)
+    changes, profile = tuning.step(trial.key).hypothesis, trial.cell.rpartition("+")[2]
     decision = trial.gain
     numbers = {name: round(getattr(decision, name), ROUNDED) for name in ("gain", "low", "high")}
     return Champion(
@@ -58,7 +57,7 @@ def champion_of(recorded: Recorded, tools: Mapping[str, str], at: str) -> Champi
         task=cell.model.task,
         target=cell.target.label,
         engine=tuning.engine,
-        changes=replace(changes, compiled=_profile_of(trial) if changes.compiled else ""),
+        changes=replace(changes, compiled=changes.compiled and profile),
         proof=Proof(
             tuning=tuning.name,
             trial=trial.key,
@@ -78,16 +77,6 @@ def champion_of(recorded: Recorded, tools: Mapping[str, str], at: str) -> Champi
 def comparison_digest(trial: Trial) -> str:
     """The identity of the measurement that a trial's verdict rests on."""
     return value_digest(to_json(trial.confirmation or trial.judgement))
-
-
-def _changes(recorded: Recorded, trial: Trial) -> Hypothesis:
-    steps: Iterable[Step] = (*(recorded.tuning.plan or ()), *(recorded.tuning.combinations or ()))
-    step = next(one for one in steps if one.key == trial.key)
-    return from_json(dict(step.changes), Hypothesis, exact=False)
-
-
-def _profile_of(trial: Trial) -> str:
-    return trial.cell.rpartition("+")[2]
 
 
 def runtime_words(one: Runtime | None) -> dict[str, str]:

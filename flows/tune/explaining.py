@@ -13,9 +13,7 @@ from flows.tune.planning import WINDOW
 from flows.tune.record import Tuning
 from flows.tune.tuning import Tools
 from machine.waits import WaitCancelled
-from matrix.codec import from_json
 from matrix.errors import MillError
-from matrix.hypotheses import Hypothesis
 from matrix.overlay import overlay
 from state.errors import StateError
 from workers.errors import Cancelled
@@ -31,8 +29,7 @@ def explained(tuning: Tuning, tools: Tools, finder: Finder, tracer: Tracer) -> J
 
     No verdict rests on it, so whatever fails here costs the explanation alone.
     """
-    steps = (*(tuning.plan or ()), *(tuning.combinations or ()))
-    change = from_json(next(one for one in steps if one.key == tuning.champion).changes, Hypothesis)
+    change = tuning.step(tuning.champion).hypothesis
     try:
         profile = tools.profile(change.compiled) if change.compiled else None
         champion = overlay(tuning.cell, change, profile)

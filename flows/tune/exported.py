@@ -159,10 +159,9 @@ def _judged(one: Exported, trial: Trial, kind: SessionKind, least: float) -> Jud
     tuning = one.recorded.tuning
     if not _whole(sessions, 1 if kind is SessionKind.SCREEN else tuning.protocol.sessions):
         return None
-    planned = sum(not step.skip for step in tuning.plan or ()) + 1
     crashes = sum(crash.kind is kind for crash in trial.crashes)
     seed = seed_of(tuning.seed, trial.key, kind, crashes)
-    return judge(added(sessions), seed, level(planned), least / 100)
+    return judge(added(sessions), seed, level(tuning.tried), least / 100)
 
 
 def _whole(sessions: Sequence[Finished], wanted: int) -> bool:

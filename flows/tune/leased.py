@@ -23,9 +23,7 @@ from flows.tune.kept import Kept
 from flows.tune.record import Step, Tuning, tuning_of
 from flows.tune.tuning import Shown
 from flows.tune.workplace import Workplace, settings_for
-from matrix.codec import from_json
 from matrix.errors import UsageError
-from matrix.hypotheses import Hypothesis
 from matrix.model import Cell
 from matrix.needs import is_measuring
 from matrix.overlay import overlay
@@ -141,7 +139,7 @@ def _planned(row: TuningRow) -> list[tuple[str, Cell]]:
 
 def _cell(base: Cell, step: Step) -> Cell | None:
     """What a trial builds; None: nothing that any machine can build without the device."""
-    hypothesis = from_json(step.changes, Hypothesis)
+    hypothesis = step.hypothesis
     if hypothesis.compiled:
         return None
     try:

@@ -14,6 +14,7 @@ from typing import Any
 
 from flows.tune.decision import Decision
 from matrix.codec import from_json, to_json
+from matrix.hypotheses import Hypothesis
 from matrix.model import Cell
 from matrix.trials import Phase, SessionKind, TuningStatus, Verdict
 from state import damage
@@ -49,6 +50,11 @@ class Step:
     """The id of the finding that skips it or puts it in its place."""
     changes: Json = field(default_factory=dict)
     """A `matrix.hypotheses.Hypothesis`: what it does, also if the files of the space change."""
+
+    @property
+    def hypothesis(self) -> Hypothesis:
+        """What it does. Raises `ValueError` for changes that another version has recorded."""
+        return from_json(self.changes, Hypothesis)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +112,17 @@ class Tuning:
     """Seconds since 1970."""
     ended: float | None = None
     id: int = 0
+
+    def step(self, key: str) -> Step:
+        """The step of a trial."""
+        steps = (*(self.plan or ()), *(self.combinations or ()))
+        return next(one for one in steps if one.key == key)
+
+    @property
+    def tried(self) -> int:
+        """How many trials are planned. The combination counts from the beginning: what may be said
+        of a trial must not depend on what is confirmed."""
+        return sum(not step.skip for step in self.plan or ()) + 1
 
     @property
     def emulated(self) -> bool:

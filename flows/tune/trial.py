@@ -16,9 +16,7 @@ from flows.tune.making import Made, Maker
 from flows.tune.measuring import Measured, Measuring, Side
 from flows.tune.record import BASELINE, Crash, Step, Trial
 from machine.waits import WaitCancelled
-from matrix.codec import from_json
 from matrix.errors import MillError, UsageError
-from matrix.hypotheses import Hypothesis
 from matrix.model import Profile
 from matrix.overlay import overlay
 from matrix.status import FailureClass
@@ -106,7 +104,7 @@ class TrialRun:
 
     def _make(self) -> Made:
         bench = self.bench
-        hypothesis = from_json(self.step.changes, Hypothesis)
+        hypothesis = self.step.hypothesis
         bench.doing("building")
         began = bench.budget.clock()
         try:

@@ -21,9 +21,8 @@ from flows.tune.measuring import Measuring
 from flows.tune.record import BASELINE, Step, Trial
 from flows.tune.trial import Bench, TrialRun, first_broken, trial_of_step
 from machine.waits import WaitCancelled
-from matrix.codec import from_json, to_json
+from matrix.codec import to_json
 from matrix.errors import MillError
-from matrix.hypotheses import Hypothesis
 from matrix.model import Profile
 from matrix.overlay import combined
 from matrix.trials import Phase, SessionKind, TuningStatus, Verdict
@@ -201,15 +200,14 @@ class TuningRun:
 
     def _trials(self, baseline: Made) -> None:
         plan = self.kept.tuning.plan or ()
-        # The combination counts from the beginning: the level must not depend on what is confirmed.
-        tried = sum(not step.skip for step in plan) + 1
+        tried = self.kept.tuning.tried
         bench = Bench(
             self.kept, self.tools.maker, self._measuring, baseline, self._estimates, self.budget,
             level(tried), self.tools.profile, lambda _text: None,
         )  # fmt: skip
         for position, step in enumerate(plan, 1):
             self._trial(bench, step, position, Phase.SINGLE, f"{position}/{tried - 1}")
-        self._combine(plan)
+        self._combine()
         for position, step in enumerate(self.kept.tuning.combinations or (), len(plan) + 1):
             self._trial(bench, step, position, Phase.COMBINATION, "together")
 
@@ -224,13 +222,11 @@ class TuningRun:
             trial = TrialRun(bench, step, trial).run()
         self.tools.shown.trial(trial, place)
 
-    def _combine(self, plan: Sequence[Step]) -> None:
+    def _combine(self) -> None:
         """Plan the combination of what was confirmed, the largest gain first."""
         if self.kept.tuning.combinations is not None:
             return
-        steps = {step.key: step for step in plan}
-        won = [from_json(steps[one.key].changes, Hypothesis) for one in self._won()]
-        made = combined(won)
+        made = combined([self.kept.tuning.step(one.key).hypothesis for one in self._won()])
         found: tuple[Step, ...] = ()
         if made.hypothesis is not None:
             one = made.hypothesis

@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from pathlib import Path
 
 from flows.fleet.worker import remove_abandoned
 from flows.fleet.worker_folder import WorkerFolder
+from machine.processes import claim
+
+
+def killed(folder: WorkerFolder) -> None:
+    """Let the folder look as if another process had made it and were gone."""
+    [owner] = folder.path.glob("owner-*")
+    owner.rename(folder.path / f"owner-{dead_claim()}")
+
+
+def dead_claim() -> str:
+    return claim().replace(f"-{os.getpid()}-", "-1-")
 
 
 def test_a_fresh_worker_lets_its_slots_work(tmp_path: Path) -> None:
@@ -33,16 +46,16 @@ def test_a_busy_slot_holds_the_worker_until_it_ends(tmp_path: Path) -> None:
 
 def test_a_slot_that_was_killed_holds_nobody(tmp_path: Path) -> None:
     folder = WorkerFolder.make(tmp_path / "orders")
-    (folder.path / "busy-1").write_text("1 another-start")
-    (folder.path / "busy-2").write_text("rubbish")
+    (folder.path / f"busy-{dead_claim()}").touch()
+    (folder.path / "busy-rubbish").touch()
     assert folder.working() == []
 
 
 def test_slots_of_a_worker_that_was_killed_drain(tmp_path: Path) -> None:
     folder = WorkerFolder.make(tmp_path / "orders")
-    (folder.path / "owner").write_text("1 another-start")
+    killed(folder)
     assert folder.draining
-    (folder.path / "owner").unlink()
+    shutil.rmtree(folder.path)
     assert folder.draining
 
 
@@ -51,7 +64,7 @@ def test_folders_of_killed_workers_go_when_nobody_finishes_there(tmp_path: Path)
     for name in ("alive", "dead", "busy"):
         folder = WorkerFolder.make(folders / name)
         if name != "alive":
-            (folder.path / "owner").write_text("1 another-start")
+            killed(folder)
     (folders / "half.new").mkdir()
     with WorkerFolder(folders / "busy").busy():
         remove_abandoned(folders)

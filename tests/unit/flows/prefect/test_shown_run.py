@@ -10,10 +10,8 @@ from uuid import UUID, uuid4
 from prefect.client.orchestration import SyncPrefectClient
 
 from flows.prefect.shown_run import crash_dead_runs
-from machine.processes import Process
-
-HERE = Process.current()
-GONE = f"{HERE.pid}:another-start"
+from machine.processes import claim
+from tests.machine.dead import NO_SUCH_PID
 
 
 @dataclass
@@ -37,12 +35,13 @@ class Server:
 
 
 def test_runs_of_dead_processes_of_this_machine_are_crashed() -> None:
+    scope, pid, started, random = claim().split("-")
     tags = {
-        uuid4(): ["stamp:s1", f"process:{GONE}:{HERE.host}"],
-        uuid4(): ["stamp:s2", f"process:{GONE}:{HERE.host}"],
-        uuid4(): [f"process:{GONE}:another-host"],
-        uuid4(): [f"process:{HERE.pid}:{HERE.started}:{HERE.host}"],
-        uuid4(): ["process:", "stamp:s2"],
+        uuid4(): ["stamp:s1", f"process:{scope}-{NO_SUCH_PID}-{started}-{random}"],
+        uuid4(): ["stamp:s2", f"process:{scope}-{pid}-1-{random}"],
+        uuid4(): [f"process:{'0' * 12}-{NO_SUCH_PID}-{started}-{random}"],
+        uuid4(): [f"process:{claim()}"],
+        uuid4(): ["process:", f"stamp:{scope}-{NO_SUCH_PID}-{started}-{random}"],
     }
     server = Server(tags)
     dead = list(tags)[:2]
