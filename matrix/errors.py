@@ -45,6 +45,12 @@ class UsageError(MillError):
     exit_code = Exit.USAGE
 
 
+class Unusable(MillError):
+    """A folder, a file, a server or this machine cannot be used."""
+
+    exit_code = Exit.UNUSABLE
+
+
 class NothingSelected(MillError):
     """The selection leaves no cell."""
 

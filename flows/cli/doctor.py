@@ -19,10 +19,10 @@ from flows.cli.installation import not_installed, overwritten, sharers
 from flows.cli.quantity import named, show_size
 from flows.cli.settings import Settings
 from flows.sweep.engines import engine_spec, runtimes_of
-from flows.sweep.workspace import Unwritable, Workspace
+from flows.sweep.workspace import Workspace
 from machine.disk import existing, free
 from machine.ledger import Ledger
-from matrix.errors import MillError
+from matrix.errors import MillError, Unusable
 from workers.compile.devices import available
 from workers.engines import extra_of, installed_engines, missing_imports
 from workers.errors import BuildFailed
@@ -197,7 +197,7 @@ def _disk(work: Workspace) -> Finding | str:
 def _home(work: Workspace) -> str:
     there = existing(work.home)
     if not there.is_dir() or not os.access(there, os.W_OK):
-        raise Unwritable(f"{there} cannot be written", hint="choose another place with --home")
+        raise Unusable(f"{there} cannot be written", hint="choose another place with --home")
     return str(work.home) + ("" if there == work.home else ", made by the first sweep")
 
 

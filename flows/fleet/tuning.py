@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from flows.cli.settings import Settings
@@ -19,13 +20,12 @@ from flows.sweep.planning import catalog_reference
 from flows.sweep.recorded import TUNING
 from flows.tune.batch import Order, begin_shared, is_catalog, of_fleet, read_tuning, rows_of
 from flows.tune.conclusion import champions_file, conclude
-from flows.tune.record import Recorded, recorded
-from flows.tune.tuning import Shown
+from flows.tune.record import Recorded, cell_of, recorded
+from machine.waits import untold
 from matrix.codec import to_json
 from matrix.errors import Exit, NothingSelected, UsageError
 from matrix.trials import OVER, TuningStatus
 from state.state import State, open_state
-from state.tunings import TuningRow
 
 CHAMPIONS, BUDGET = "champions", "budget"
 """Keys of what was asked for: the file that gets the champions, and the seconds for each model."""
@@ -60,7 +60,7 @@ def resume_tunings(
                 f"the tuning {name} was not begun on a fleet",
                 hint=f"modelmill tune --resume {name}",
             )
-        left = [_cell_id(row) for row in rows if row.status is not TuningStatus.DONE]
+        left = [cell_of(row) for row in rows if row.status is not TuningStatus.DONE]
         state.measure_again(info.id, left)
         launch = launch_of(state, info, settings, pool, (), as_json=as_json)
     asked = {**dict(launch.values[TUNING]), BUDGET: budget}
@@ -73,11 +73,11 @@ def conclude_tunings(
     """Save the results of finished tunings and report all; returns whether none failed."""
     if file := asked.get(CHAMPIONS):
         settings = replace(settings, champions=str(file))
-    shown = _shown(quiet=as_json)
+    told = untold if as_json else partial(print, flush=True)
     for row in rows_of(state, name):
         if row.status in OVER and not row.detail.get("concluded"):
             kept = read_tuning(state, row)
-            conclude(settings, kept, shown)
+            conclude(settings, kept, told)
             kept.change(concluded=True)
     found = recorded(state, name)
     _tell(settings, name, found, as_json=as_json)
@@ -89,15 +89,3 @@ def _tell(settings: Settings, name: str, found: Sequence[Recorded], *, as_json: 
         print(json.dumps({"type": "tunings", "tunings": to_json(found)}), flush=True)
         return
     print("\n".join(report_lines(found, champions_file(settings), f"{name} --fleet")))
-
-
-def _shown(*, quiet: bool) -> Shown:
-    def line(text: str) -> None:
-        if not quiet:
-            print(text, flush=True)
-
-    return Shown(line, lambda *_trial: None, lambda *_doing: None, lambda _text: None)
-
-
-def _cell_id(row: TuningRow) -> str:
-    return str(dict(row.detail["cell"])["id"])

@@ -44,10 +44,10 @@ cancellation, resume.
 The modules:
 
 - A tuning: `batch.py` plans the models of one command and tunes them one after another, `tuning.py`
-  is the loop for one model, `trial.py` runs one trial; `workplace.py` holds the builder, runtimes
-  and verifier of the machine, `making.py` builds and verifies, `measuring.py` compares,
+  is the loop for one model, `trial.py` runs one trial; `workplace.py` builds, verifies and traces
+  on the machine, `tools.py` names what the loop needs of that, `measuring.py` compares,
   `decision.py` turns comparisons into verdicts, `estimates.py` watches the budget. `record.py`
-  defines the records, `kept.py` writes them.
+  defines the records and writes them.
 - On a fleet: `leased.py` does the work under a lease: it measures or builds ahead; `exchange.py`
   passes the results of stages through the feed.
 - Its plan: `insight.py` gathers the facts about a model, `knowledge.py` reads existing knowledge
@@ -57,6 +57,6 @@ The modules:
   of champions and `staleness.py` says what has changed since then; `explaining.py` traces the
   source of the gain; `learning.py` adds evidence and drafts to the knowledge base; `exported.py`
   writes all sessions to a file.
-- Recordings: `recorded.py` reads the measurements of other tools, `replay.py` grades them by the
+- Recordings: `recordings.py` reads the measurements of other tools, `replay.py` grades them by the
   rules of those tools and by ours, `elsewhere.py` reads exports of modelmill in the same way.
 """

@@ -18,18 +18,17 @@ from flows.sweep.planning import plan_of
 from flows.sweep.recorded import TUNING
 from flows.sweep.workspace import Workspace
 from flows.tune.conclusion import conclude
-from flows.tune.kept import Kept
 from flows.tune.knowledge import load_knowledge
 from flows.tune.planning import check_space
-from flows.tune.record import Recorded, Tuning, planned, recorded
-from flows.tune.tuning import Shown
+from flows.tune.record import Kept, Recorded, Tuning, planned, recorded
+from flows.tune.tools import Shown
 from flows.tune.workplace import Workplace, settings_for
 from machine.locks import take_now
 from matrix.catalog import packaged
 from matrix.cellid import model_fault
 from matrix.codec import to_json
 from matrix.digest import value_digest
-from matrix.errors import Exit, MillError, UsageError
+from matrix.errors import Unusable, UsageError
 from matrix.model import Plan
 from matrix.nearest import quote
 from matrix.slugs import slug
@@ -45,12 +44,6 @@ LEAST_SESSIONS = 3
 CATALOGS = (".toml", ".json")
 TEMPLATE = "modelmill-tuning-{model}"
 """The packages of what a fleet builds for tunings, unless the user names others."""
-
-
-class BeingTuned(MillError):
-    """Another process works on the tunings of that name."""
-
-    exit_code = Exit.UNUSABLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,12 +181,12 @@ def _numbered(stem: str) -> Iterator[str]:
 
 @contextmanager
 def held(settings: Settings, name: str) -> Iterator[None]:
-    """Nobody else works on the tunings of this name. Raises `BeingTuned`."""
+    """Nobody else works on the tunings of this name. Raises `Unusable`."""
     folder = Workspace(settings).home / "tunings"
     folder.mkdir(parents=True, exist_ok=True)
     lock = take_now(folder / f"{name}.lock")
     if lock is None:
-        raise BeingTuned(f"another process is working on the tuning {name}", hint="let it finish")
+        raise Unusable(f"another process is working on the tuning {name}", hint="let it finish")
     try:
         yield
     finally:
@@ -259,5 +252,5 @@ def _tune(settings: Settings, kept: Kept, budget: float | None, shown: Shown) ->
     ours = settings_for(settings, tuning)
     with open_builder(Plan(tuning.name, (), "", "", tuning.engine), ours) as builder:
         place = Workplace(ours, builder, shown)
-        place.tune(kept, budget, lambda: conclude(settings, kept, shown))
+        place.tune(kept, budget, lambda: conclude(settings, kept, shown.line))
         kept.change(concluded=True)

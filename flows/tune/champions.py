@@ -14,7 +14,7 @@ from machine.locks import locked
 from matrix.champions import Champion, Proof, baseline_digest, read_champions
 from matrix.codec import to_json
 from matrix.digest import value_digest
-from matrix.errors import Exit, MillError
+from matrix.errors import Unusable
 from matrix.targets import Targets
 from matrix.toml import key_text, value_text
 from matrix.trials import Verdict
@@ -32,12 +32,6 @@ NO_BETTER = {
     Verdict.NO_DIFFERENCE, Verdict.WORSE, Verdict.INACCURATE, Verdict.BUILD_FAILED, Verdict.SAME,
 }  # fmt: skip
 """What takes the place from a champion that is tried again."""
-
-
-class Unwritten(MillError):
-    """The file of champions cannot be written."""
-
-    exit_code = Exit.UNUSABLE
 
 
 def champion_of(recorded: Recorded, tools: Mapping[str, str], at: str) -> Champion | None:
@@ -99,7 +93,7 @@ def keep_champion(
     """Put the champion of a tuning into a file, in place of that of its model and target.
 
     One that this tuning tried without success is taken out; the rest stays. Raises `PlanError` for
-    a file that cannot be read, which is then left as it is, and `Unwritten`.
+    a file that cannot be read, which is then left as it is, and `Unusable`.
     """
     found = champion_of(recorded, tools, at)
     try:
@@ -114,7 +108,7 @@ def keep_champion(
                 replace_file(path, text.encode(), sync=True)
     except OSError as error:
         why = f"{path} cannot be written: {reason(error)}"
-        raise Unwritten(why, hint="name another file with --champions") from None
+        raise Unusable(why, hint="name another file with --champions") from None
 
 
 def _beaten(one: Champion, recorded: Recorded) -> bool:

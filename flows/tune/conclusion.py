@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -9,11 +10,9 @@ from flows.cli.quantity import brief, counted
 from flows.cli.settings import Settings
 from flows.sweep.workspace import Workspace
 from flows.tune.champions import keep_champion
-from flows.tune.kept import Kept
 from flows.tune.learning import learn, observations
 from flows.tune.planning import device_of
-from flows.tune.record import Recorded, recorded
-from flows.tune.tuning import Shown
+from flows.tune.record import Kept, Recorded, recorded
 from matrix.errors import MillError
 from matrix.trials import TuningStatus
 from workers.measure.result import this_machine
@@ -26,12 +25,12 @@ def champions_file(settings: Settings) -> Path:
     return Workspace(settings).home / "champions.toml"
 
 
-def conclude(settings: Settings, kept: Kept, shown: Shown) -> None:
-    """Keep what follows from the trials: the champion, and what was seen.
+def conclude(settings: Settings, kept: Kept, told: Callable[[str], object]) -> None:
+    """Keep what follows from the trials: the champion, and what was seen; `told`: in lines.
 
     A tuning that has failed may be of other tools, so it crowns nobody.
     """
-    _learn(kept, Workspace(settings).knowledge, shown)
+    _learn(kept, Workspace(settings).knowledge, told)
     if kept.tuning.status is TuningStatus.FAILED:
         return
     found = Recorded(kept.tuning, tuple(kept.trials.values()))
@@ -44,7 +43,7 @@ def conclude(settings: Settings, kept: Kept, shown: Shown) -> None:
         kept.change(status=TuningStatus.FAILED, message=brief(f"its champion is not kept: {error}"))
 
 
-def _learn(kept: Kept, knowledge: Path, shown: Shown) -> None:
+def _learn(kept: Kept, knowledge: Path, told: Callable[[str], object]) -> None:
     """Add what was seen to the knowledge base; the verdicts stand also if that is not possible."""
     # The state knows when it ended.
     every = recorded(kept.state, kept.tuning.name)
@@ -56,8 +55,8 @@ def _learn(kept: Kept, knowledge: Path, shown: Shown) -> None:
     try:
         lines, drafts = learn(knowledge, seen)
     except MillError as error:
-        shown.line(f"  nothing is learned: {error}")
+        told(f"  nothing is learned: {error}")
         return
     if lines:
         draft = f" and {counted(drafts, 'draft')}" if drafts else ""
-        shown.line(f"  learned: {counted(lines, 'observation')}{draft} in {knowledge}")
+        told(f"  learned: {counted(lines, 'observation')}{draft} in {knowledge}")

@@ -54,8 +54,10 @@ def confirm(judgement: Judgement, min_gain: float) -> Decision:
     return _decided(swapped(judgement), _percent(1 / judgement.ratio), min_gain)
 
 
-def taken_back(told: Decision) -> tuple[Verdict, str]:
-    """The verdict on a trial that looked better and was not confirmed, with the reason."""
+def after_confirmation(told: Decision) -> tuple[Verdict, str]:
+    """The verdict on a trial that looked better, by its confirmation, with the reason."""
+    if told.verdict is Verdict.BETTER:
+        return told.verdict, told.why
     verdict = Verdict.TOO_NOISY if told.verdict is Verdict.WORSE else told.verdict
     return verdict, f"not confirmed in fresh sessions: {told.why}"
 

@@ -10,7 +10,7 @@ from flows.observe.tuning.document import Document, TrialRow, TuningPart, part_o
 from flows.tune.exported import Exported, graded, grading, is_export, read_export, regraded
 from flows.tune.learning import MEASURED, Observation, observations
 from flows.tune.planning import device_of
-from flows.tune.recorded import Recording, read_recordings
+from flows.tune.recordings import Recording, read_recordings
 from flows.tune.replay import MIN_GAIN, Graded, replay
 from matrix.digest import value_digest
 from matrix.findings import Evidence

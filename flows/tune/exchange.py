@@ -10,18 +10,18 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from feed.checked import hash_file
 from feed.interface import LocalFile
 from feed.publisher import Publisher
 from feed.reader import pull
-from machine.files import hash_file
+from machine.files import files_below
 from matrix.codec import from_json
-from matrix.digest import FileEntry, tree_digest
+from matrix.digest import tree_digest
 from matrix.errors import MillError
 from matrix.naming import render
 from workers.store import Action, Store
@@ -76,10 +76,11 @@ class FeedExchange:
         record = from_json(json.loads((folder / RECORD).read_bytes()), Action)
         if record.key != key:
             raise ValueError(f"it is the result of another stage ({record.key[:_KEY]})")
-        found = tuple(sorted(_entries(folder / FILES), key=lambda file: file.path))
-        if found != tuple(sorted(record.files, key=lambda file: file.path)):
+        files = folder / FILES
+        found = {hash_file(one, one.relative_to(files).as_posix()) for one in files_below(files)}
+        if found != set(record.files):
             raise ValueError("its files are not those that were made")
-        return self.store.ingest(folder / FILES, replace(record, files=()))
+        return self.store.ingest(files, replace(record, files=()))
 
     def give(self, action: Action) -> None:
         """Publish it. A result that is there already stays, and a feed that is away costs a build
@@ -95,8 +96,7 @@ class FeedExchange:
         with self.store.scratch.borrow("given") as folder:
             record = folder / RECORD
             record.write_text(json.dumps(asdict(action), sort_keys=True), "utf-8")
-            digest, size = hash_file(record)
-            files = [LocalFile(FileEntry(RECORD, size, digest), record)]
+            files = [LocalFile(hash_file(record, RECORD), record)]
             files += [
                 LocalFile(replace(file, path=f"{FILES}/{file.path}"), self.store.source(file))
                 for file in action.files
@@ -113,10 +113,3 @@ class FeedExchange:
 
     def _version(self, key: str) -> str:
         return f"0.0.0-{self.stamp}-stage-{key[:_KEY]}"
-
-
-def _entries(folder: Path) -> Iterator[FileEntry]:
-    for path in folder.rglob("*"):
-        if path.is_file():
-            digest, size = hash_file(path)
-            yield FileEntry(path.relative_to(folder).as_posix(), size, digest)

@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
 from flows.observe.trace.difference import difference
-from flows.packages.measured import Finder
-from flows.tune.making import Made
-from flows.tune.planning import WINDOW
 from flows.tune.record import Tuning
-from flows.tune.tuning import Tools
+from flows.tune.tools import Made, Tools
 from machine.waits import WaitCancelled
 from matrix.errors import MillError
 from matrix.overlay import overlay
 from state.errors import StateError
 from workers.errors import Cancelled
+from workers.measure.subject import Graph
 from workers.measure.trace.result import Trace
-from workers.measure.trace.tracer import Plan, Tracer
 
 MOST_GROUPS = 25
 Json = dict[str, Any]
 
 
-def explained(tuning: Tuning, tools: Tools, finder: Finder, tracer: Tracer) -> Json:
+def explained(tuning: Tuning, tools: Tools, trace: Callable[[Made, Graph], Trace]) -> Json:
     """`groups` of operators, the largest difference first, or a `reason` why there are none.
 
     No verdict rests on it, so whatever fails here costs the explanation alone.
@@ -38,7 +35,8 @@ def explained(tuning: Tuning, tools: Tools, finder: Finder, tracer: Tracer) -> J
             tools.shown.doing(f"tracing {cell.id}", 0.0)
             made = tools.maker.make(cell, session)
             try:
-                traces.append(list(_traces(tuning, made, tools, finder, tracer)))
+                graphs = sorted(made.subject.graphs, key=lambda one: one.component)
+                traces.append([(one.component, trace(made, one)) for one in graphs])
             finally:
                 made.release()
     except (StateError, Cancelled, WaitCancelled):
@@ -60,15 +58,3 @@ def explained(tuning: Tuning, tools: Tools, finder: Finder, tracer: Tracer) -> J
     ]
     groups.sort(key=lambda one: -abs(one["delta_us"]))
     return {"groups": groups[:MOST_GROUPS]}
-
-
-def _traces(
-    tuning: Tuning, made: Made, tools: Tools, finder: Finder, tracer: Tracer
-) -> Iterator[tuple[str, Trace]]:
-    plan = Plan("basic", WINDOW, tuning.protocol.threads)
-    for graph in sorted(made.subject.graphs, key=lambda one: one.component):
-        with (
-            tools.quiet(f"{tuning.model}: trace of {made.cell}"),
-            finder.store.scratch.borrow("trace") as folder,
-        ):
-            yield graph.component, tracer.trace(made.subject, graph, plan, folder)

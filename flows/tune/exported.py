@@ -15,7 +15,7 @@ from typing import Any
 
 from flows.cli.quantity import brief
 from flows.observe.masking import masked_json
-from flows.tune.decision import REGRESSION, Decision, confirm, decide, level, taken_back
+from flows.tune.decision import REGRESSION, Decision, after_confirmation, confirm, decide, level
 from flows.tune.measuring import seed_of
 from flows.tune.record import Recorded, Trial, Tuning, finished_of, trial_of, tuning_of
 from flows.tune.replay import Agreement, Graded, gain, median, npu_opset_rule
@@ -126,12 +126,11 @@ def _regraded(one: Exported, trial: Trial, least: float) -> Trial:
     if trial.verdict not in OF_TIMES:
         return trial
     first = _judged(one, trial, SessionKind.COMPARISON, least)
-    if first is None:
-        verdict, why = _screened(one, trial, least)
-        bare = replace(trial, judgement=None, decision=None, confirmation=None, confirmed=None)
-        return replace(bare, verdict=verdict, why=why)
-    decision = decide(first, least)
+    decision = decide(first, least) if first else None
     changed = replace(trial, judgement=first, decision=decision, confirmation=None, confirmed=None)
+    if decision is None:
+        verdict, why = _screened(one, trial, least)
+        return replace(changed, verdict=verdict, why=why)
     if decision.verdict is not Verdict.BETTER:
         return replace(changed, verdict=decision.verdict, why=decision.why)
     again = _judged(one, trial, SessionKind.CONFIRMATION, least)
@@ -140,9 +139,7 @@ def _regraded(one: Exported, trial: Trial, least: float) -> Trial:
         return replace(changed, verdict=Verdict.TOO_NOISY, why=why)
     told = confirm(again, least)
     changed = replace(changed, confirmation=again, confirmed=told)
-    if told.verdict is Verdict.BETTER:
-        return replace(changed, verdict=told.verdict, why=told.why)
-    verdict, why = taken_back(told)
+    verdict, why = after_confirmation(told)
     return replace(changed, verdict=verdict, why=why)
 
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from matrix import codec
 from workers.build.built import Built
 from workers.errors import BuildFailed
 from workers.host.client import Host
@@ -195,8 +194,3 @@ def with_trace(insight: Insight, trace: Trace) -> Insight:
     rows = trace.statistics.types[:TOP]
     top = tuple(TopOperator(one.type, one.count, one.percent_of_total) for one in rows)
     return replace(insight, top=top)
-
-
-def insight_of(told: Mapping[str, Any]) -> Insight:
-    """From its JSON; facts that another version wrote are left out."""
-    return codec.from_json(dict(told), Insight, exact=False)

@@ -7,7 +7,7 @@ observation per line, including those about findings that come with modelmill.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from matrix.errors import MillError, PlanError, Problem
@@ -34,34 +34,28 @@ class Knowledge:
             raise MillError(f"there is no finding {quote(name)}", hint=near) from None
 
 
-@dataclass
-class Reading:
-    """Lines of evidence: those that can be used, and what is wrong with the others."""
-
-    problems: list[Problem] = field(default_factory=list)
-
-    def lines(self, path: Path) -> Iterator[tuple[str, Evidence]]:
+def _evidence(path: Path, problems: list[Problem]) -> Iterator[tuple[str, Evidence]]:
+    """The lines that can be used, each with the id of its finding; what is wrong with the others is
+    added to the problems."""
+    try:
+        text = read_text(path)
+    except PlanError as error:
+        raise PlanError(error.problems, "the evidence") from None
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        where, found = f"{path.name}: line {number}", list[Problem]()
         try:
-            text = read_text(path)
+            row = parse_json(line, where)
         except PlanError as error:
-            raise PlanError(error.problems, "the evidence") from None
-        for number, line in enumerate(text.splitlines(), 1):
-            if not line.strip():
-                continue
-            found: list[Problem] = []
-            try:
-                row = parse_json(line, f"{path.name}: line {number}")
-            except PlanError as error:
-                self.problems += error.problems
-                continue
-            entry = Entry(
-                row if isinstance(row, dict) else {}, f"{path.name}: line {number}", found
-            )
-            name = entry.text("finding", required=True, empty=False)
-            evidence = read_evidence(entry)
-            self.problems += found
-            if name and not found:
-                yield name, evidence
+            problems += error.problems
+            continue
+        entry = Entry(row if isinstance(row, dict) else {}, where, found)
+        name = entry.text("finding", required=True, empty=False)
+        evidence = read_evidence(entry)
+        problems += found
+        if name and not found:
+            yield name, evidence
 
 
 def load_knowledge(folder: Path) -> Knowledge:
@@ -71,13 +65,11 @@ def load_knowledge(folder: Path) -> Knowledge:
     """
     own = sorted(folder.glob("*.toml")) if folder.is_dir() else []
     findings = read_findings([*shipped(), *own])
-    reading = Reading()
-    seen: list[tuple[str, Evidence]] = []
-    if (folder / EVIDENCE).exists():
-        seen = list(reading.lines(folder / EVIDENCE))
+    problems: list[Problem] = []
+    path = folder / EVIDENCE
+    seen = list(_evidence(path, problems)) if path.exists() else []
     for name in dict.fromkeys(name for name, _ in seen):
         if name not in findings:
-            reading.problems.append(
-                Problem(EVIDENCE, f"there is no finding {quote(name)}", hint(name, findings))
-            )
-    return Knowledge(merged(findings, seen), tuple(reading.problems))
+            text = f"there is no finding {quote(name)}"
+            problems.append(Problem(EVIDENCE, text, hint(name, findings)))
+    return Knowledge(merged(findings, seen), tuple(problems))

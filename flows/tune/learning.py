@@ -23,7 +23,7 @@ from machine.disk import reason
 from machine.files import replace_file
 from machine.locks import locked
 from matrix.codec import to_json
-from matrix.errors import Exit, MillError
+from matrix.errors import Unusable
 from matrix.findings import UNKNOWN, Evidence, Finding
 from matrix.globs import matches
 from matrix.hypotheses import AXES
@@ -36,12 +36,6 @@ MEASURED = {Verdict.BETTER, Verdict.NO_DIFFERENCE, Verdict.WORSE}
 """Verdicts that are evidence."""
 _HELPS = {"first": Verdict.BETTER, "last": Verdict.WORSE, "skip": Verdict.WORSE}
 """The verdict that speaks for a finding that claims a change, by what it recommends."""
-
-
-class Unkept(MillError):
-    """The knowledge base cannot be written."""
-
-    exit_code = Exit.UNUSABLE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +86,7 @@ def observations(found: Recorded, device: str) -> Iterator[Observation]:
 def learn(folder: Path, seen: Iterable[Observation]) -> tuple[int, int]:
     """Add what was seen to the user's folder; returns how many lines and how many drafts.
 
-    Raises `PlanError` for findings that cannot be read, and `Unkept`.
+    Raises `PlanError` for findings that cannot be read, and `Unusable`.
     """
     distinct = {(one.evidence.digest, one.settings): one for one in seen}
     seen = list(distinct.values())
@@ -108,7 +102,7 @@ def learn(folder: Path, seen: Iterable[Observation]) -> tuple[int, int]:
             if lines:
                 _append(folder / EVIDENCE, "".join(f"{json.dumps(one)}\n" for one in lines))
     except OSError as error:
-        raise Unkept(
+        raise Unusable(
             f"what was learned cannot be kept in {folder}: {reason(error)}",
             hint="name another folder with --knowledge",
         ) from None

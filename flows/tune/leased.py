@@ -9,21 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 from flows.cli.quantity import show_duration
-from flows.slot.bench_run import BenchRun, Unmeasurable
-from flows.slot.cell_work import MOST_ACTIVITY, log_name
-from flows.slot.context import SweepContext
-from flows.slot.leases import Activity, RenewedLease
+from flows.slot.bench_run import BenchRun
+from flows.slot.leases import RenewedLease
 from flows.slot.model_run import ModelRun
+from flows.sweep.lifecycle import Sweep
 from flows.tune.batch import read_tuning
-from flows.tune.kept import Kept
-from flows.tune.record import Step, Tuning, tuning_of
-from flows.tune.tuning import Shown
+from flows.tune.record import Kept, Step, Tuning, cell_of, tuning_of
+from flows.tune.tools import Shown
 from flows.tune.workplace import Workplace, settings_for
-from matrix.errors import UsageError
+from matrix.errors import MillError, UsageError
 from matrix.model import Cell
 from matrix.needs import is_measuring
 from matrix.overlay import overlay
@@ -47,7 +45,7 @@ class TuneRun(BenchRun):
     def _measure(self, one: Outcome) -> None:
         """Tune a cell. A tuning that fails is tried again by the next run of the sweep."""
         state, lease = self.sweep.state, self.lease.lease
-        row = next((row for row in _rows(self.sweep, self.name) if _cell_of(row) == one.cell), None)
+        row = next((row for row in _rows(self.sweep, self.name) if cell_of(row) == one.cell), None)
         if row is None:
             raise UsageError(f"no tuning of {self.sweep.plan.stamp} is about {one.cell}")
         kept = read_tuning(state, row, lease)
@@ -58,7 +56,7 @@ class TuneRun(BenchRun):
             if not self.lease.gone.is_set():
                 state.withdraw_builds(lease, one.cell)
         if kept.tuning.status is TuningStatus.FAILED:
-            raise Unmeasurable(kept.tuning.message)
+            raise MillError(kept.tuning.message)
         state.measured(lease, one.cell, _told(kept.tuning), [])
 
     def _tune(self, one: Outcome, kept: Kept) -> None:
@@ -67,13 +65,13 @@ class TuneRun(BenchRun):
             settings_for(sweep.settings, kept.tuning),
             self.slot.builder,
             _shown(self.lease, one.cell),
-            sweep.ledger,
+            self.context.ledger,
             reserves=True,
             cancel=self.lease.gone,
-            log=_log(sweep, one.cell),
+            log=self.context.log_of(one.cell),
             planned=lambda: sweep.state.offer_builds(lease, one.cell),
         )
-        budget = sweep.tuning.get("budget")
+        budget = self.context.tuning.get("budget")
         place.tune(kept, None if budget is None else float(budget))
 
 
@@ -95,7 +93,7 @@ class BuildAhead(ModelRun):
     def _build_ahead(self) -> None:
         begun: set[tuple[int, str]] = set()
         self.slot.builder.begin_model()
-        while not self.lease.gone.is_set() and not self.sweep.is_ending():
+        while not self.lease.gone.is_set() and not self.context.is_ending():
             # Read again each time, because the measuring machine continues meanwhile.
             found = _to_build(self.sweep, self.name)
             new = next((one for one in found if one[:2] not in begun), None)
@@ -107,16 +105,16 @@ class BuildAhead(ModelRun):
 
     def _build(self, cell: Cell, key: str) -> None:
         def say(text: str) -> None:
-            self.lease.activity = Activity(cell.id, f"ahead, {key}: {text}"[:MOST_ACTIVITY])
+            self.lease.say(cell.id, f"ahead, {key}: {text}")
 
-        watching = Watching(None, self.lease.gone, _log(self.sweep, cell.id), say)
+        watching = Watching(None, self.lease.gone, self.context.log_of(cell.id), say)
         try:
             self.slot.builder.build(cell, watching).release()
         except (BuildFailed, Cancelled):
             return  # the machine that measures finds out by itself, and gives the verdict
 
 
-def _to_build(sweep: SweepContext, model: str) -> Iterator[tuple[int, str, Cell]]:
+def _to_build(sweep: Sweep, model: str) -> Iterator[tuple[int, str, Cell]]:
     """What no machine has begun to build of the tunings of a model: tuning, key, cell."""
     for row in _rows(sweep, model):
         if row.status in OVER:
@@ -149,36 +147,21 @@ def _cell(base: Cell, step: Step) -> Cell | None:
     return cell if cell.policy != base.policy else None
 
 
-def _rows(sweep: SweepContext, model: str) -> Iterator[TuningRow]:
+def _rows(sweep: Sweep, model: str) -> Iterator[TuningRow]:
     return (row for row in sweep.state.tunings(sweep.plan.stamp) if row.model == model)
-
-
-def _cell_of(row: TuningRow) -> str:
-    cell = row.detail.get("cell")
-    return str(cell.get("id", "")) if isinstance(cell, dict) else ""
-
-
-def _log(sweep: SweepContext, cell: str) -> Path:
-    return sweep.folders.logs / sweep.plan.stamp / f"{log_name(cell)}.log"
 
 
 def _shown(lease: RenewedLease, cell: str) -> Shown:
     """Let those who watch the sweep see what is being tried."""
     now = [""]
 
-    def say(text: str) -> None:
-        lease.activity = Activity(cell, text[:MOST_ACTIVITY])
+    say = partial(lease.say, cell)
 
     def doing(text: str, left: float) -> None:
         now[0] = f"{text}; about {show_duration(left)} left" if left else text
         say(now[0])
 
-    return Shown(
-        line=lambda _text: None,
-        trial=lambda _trial, _place: None,
-        doing=doing,
-        detail=lambda text: say(f"{now[0]}; {text}" if now[0] else text),
-    )
+    return Shown(doing=doing, detail=lambda text: say(f"{now[0]}; {text}" if now[0] else text))
 
 
 def _told(tuning: Tuning) -> dict[str, Any]:

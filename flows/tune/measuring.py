@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from flows.tune.kept import Kept
-from flows.tune.record import Crash
+from flows.tune.record import Crash, Kept
+from flows.tune.tools import Tools
 from matrix.digest import value_digest
 from matrix.trials import SessionKind, Verdict
 from workers.measure.benchmark import benchmark
 from workers.measure.comparison import NULL, OTHER, Comparison, Sessions, added, compare
 from workers.measure.result import Benchmark, Fault, Protocol
-from workers.measure.running import Driver
 from workers.measure.subject import Subject
 from workers.measure.verdict import LEVEL, Judgement, judge
 
@@ -62,17 +61,14 @@ class Measuring:
     """Measurements of one tuning. Nothing disturbs them, and each finished session is kept."""
 
     kept: Kept
-    driver: Callable[[], Driver]
-    quiet: Callable[[str], AbstractContextManager[None]]
-    rest: Callable[[float], object]
-    clock: Callable[[], float]
+    tools: Tools
     seconds: float = 0.0
     """Spent in measuring."""
 
     def alone(self, subject: Subject, what: str) -> Benchmark:
         """A single short session, for orientation."""
         with self._undisturbed(what):
-            return benchmark(self.driver(), subject, self.protocol(SessionKind.SCREEN, 0))
+            return benchmark(self.tools.driver(), subject, self.protocol(SessionKind.SCREEN, 0))
 
     def measure(
         self,
@@ -106,7 +102,7 @@ class Measuring:
             crashes = (*crashes, new)
             if len(crashes) > 1 or fault.at in OPENING:
                 return Measured(None, crashes, whose)
-            self.rest(REST)
+            self.tools.rest(REST)
 
     def protocol(self, kind: SessionKind, crashes: int) -> Protocol:
         """How sessions of a kind are made after so many crashes."""
@@ -130,17 +126,19 @@ class Measuring:
         )
         protocol = self.protocol(kind, crashes)
         with self._undisturbed(f"{trial}: {kind}"):
-            found = compare(self.driver(), this.subject, other.subject, protocol, seed, sessions)
+            found = compare(
+                self.tools.driver(), this.subject, other.subject, protocol, seed, sessions
+            )
         return found, sessions, seed
 
     @contextmanager
     def _undisturbed(self, what: str) -> Iterator[None]:
-        with self.quiet(what):
-            began = self.clock()
+        with self.tools.quiet(what):
+            began = self.tools.clock()
             try:
                 yield
             finally:
-                self.seconds += self.clock() - began
+                self.seconds += self.tools.clock() - began
 
 
 def _warnings(found: Comparison, this: Side, other: Side) -> Iterator[str]:

@@ -11,7 +11,7 @@ pass, and the time that the trace shows there.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from math import log
 
@@ -78,16 +78,8 @@ class Situation:
         return self.architecture or self.cell.model.model_type
 
 
-@dataclass(slots=True)
-class _Reasons:
-    """Why a hypothesis scores as it does."""
-
-    score: float = 0.0
-    texts: list[str] = field(default_factory=list)
-
-    def add(self, score: float, text: str) -> None:
-        self.score += score
-        self.texts.append(text)
+_Reasons = list[tuple[float, str]]
+"""Why a hypothesis scores as it does: points with their reason."""
 
 
 def ordered(space: Mapping[str, Hypothesis], about: Situation) -> list[Placed]:
@@ -117,7 +109,7 @@ def _placed(one: Hypothesis, about: Situation) -> Placed:
             return Placed(one, Place.SKIPPED, why, finding.id)
     found = _scored(one, about)
     if not about.insight.available and one.guards != Guards():
-        found.texts.append(f"whether the model suits it is not known: {about.insight.reason}")
+        found.append((0.0, f"whether the model suits it is not known: {about.insight.reason}"))
     return _by_findings(one, cell, known, found)
 
 
@@ -128,16 +120,17 @@ def _builds_alike(one: Cell, other: Cell) -> bool:
 
 def _by_findings(one: Hypothesis, cell: Cell, known: Sequence[Finding], found: _Reasons) -> Placed:
     """The place among those that are tried."""
+    score, texts = sum(points for points, _ in found), [text for _, text in found]
     for action, place in (("last", Place.LAST), ("skip", Place.LAST), ("first", Place.FIRST)):
         finding = next((item for item in known if item.action == action), None)
         if finding is None:
             continue
         word = "advises against it" if place is Place.LAST else "recommends it"
         told = f"{finding.id} (L{finding.level}, {finding.status}) {word}: {finding.title}"
-        why = "; ".join([told, *found.texts])
-        return Placed(one, place, why, finding.id, found.score, cell)
-    why = "; ".join(found.texts) or "nothing speaks for or against it"
-    return Placed(one, Place.NORMAL, why, "", found.score, cell)
+        why = "; ".join([told, *texts])
+        return Placed(one, place, why, finding.id, score, cell)
+    why = "; ".join(texts) or "nothing speaks for or against it"
+    return Placed(one, Place.NORMAL, why, "", score, cell)
 
 
 def _profile(one: Hypothesis, profiles: Sequence[Profile]) -> Profile | None:
@@ -195,24 +188,25 @@ def _has(insight: Insight, operator: str) -> int:
 
 def _scored(one: Hypothesis, about: Situation) -> _Reasons:
     """The more places and time there are, the earlier; the numbers order and prove nothing."""
-    found, insight = _Reasons(), about.insight
+    found: _Reasons = []
+    insight = about.insight
     named = {text.partition("=")[2].removeprefix("no_") for text in one.settings}
     for name in sorted(named & CANDIDATES.keys()):
         if candidate := insight.candidate(name):
             text = f"{candidate.count} places for {name}, e.g. {candidate.evidence[0]}"
-            found.add(1 + log(candidate.count), text)
+            found.append((1 + log(candidate.count), text))
     if "gelu" in named and insight.candidate("gelu"):
-        found.add(2, "GELU is spelt out")
+        found.append((2, "GELU is spelt out"))
     _score_shares(one, about, found)
     types = {kind for name in named for kind in CONCERNS.get(name, ())}
     spent = [row for row in insight.top if row.type in types]
     if spent:
         percent = sum(row.percent for row in spent)
         names = ", ".join(row.type for row in spent)
-        found.add(percent / 10, f"{names} take {percent:.0f} % of the time")
+        found.append((percent / 10, f"{names} take {percent:.0f} % of the time"))
     if insight.taken is not None and insight.taken < 1 and one.axis == "pass":
         left = 1 - insight.taken
-        found.add(-2, f"{about.cell.target.provider} leaves {left:.0%} of the nodes to others")
+        found.append((-2, f"{about.cell.target.provider} leaves {left:.0%} of the nodes to others"))
     return found
 
 
@@ -223,7 +217,7 @@ def _score_shares(one: Hypothesis, about: Situation, found: _Reasons) -> None:
         return
     reshapes = insight.count("Reshape") or 0
     if target.device == "npu" and one.opset == 21 and reshapes > 30 and convolutions < 0.1:
-        found.add(10, f"{reshapes} Reshape and few convolutions, on an NPU")
+        found.append((10, f"{reshapes} Reshape and few convolutions, on an NPU"))
     about_conv = any("conv_" in text for text in one.settings) or "Conv" in one.guards.needs
     if about_conv and convolutions > 0.4 and target.ep != "qnn":
-        found.add(2, f"{convolutions:.0%} of the nodes are Conv")
+        found.append((2, f"{convolutions:.0%} of the nodes are Conv"))

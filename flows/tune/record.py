@@ -3,7 +3,7 @@
 The tuning of one model on one target is a row of the state with its trials, and every finished
 session of a trial is kept with the times of all its runs. Tunings that one command began share a
 name. Only the fields that queries filter by are columns of the state; everything else is JSON of
-these types.
+these types. `Kept` writes every step of a tuning as soon as it is done.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from flows.cli.quantity import counted
 from flows.tune.decision import Decision
 from matrix.codec import from_json, to_json
 from matrix.hypotheses import Hypothesis
@@ -19,6 +20,8 @@ from matrix.model import Cell
 from matrix.trials import Phase, SessionKind, TuningStatus, Verdict
 from state import damage
 from state.reading import StateReader
+from state.records import Lease
+from state.state import State
 from state.tunings import SessionRow, TrialRow, TuningRow
 from workers.build.stages import Rung
 from workers.measure.comparison import Finished
@@ -282,6 +285,12 @@ def trial_of(row: TrialRow) -> Trial:
     return from_json(told, Trial, exact=False)
 
 
+def cell_of(row: TuningRow) -> str:
+    """The id of the baseline's cell; empty for a row that another program wrote."""
+    cell = row.detail.get("cell")
+    return str(cell.get("id", "")) if isinstance(cell, dict) else ""
+
+
 def session_row(tuning_id: int, trial: str, kind: SessionKind, one: Finished) -> SessionRow:
     """As the state keeps it; `detail` has the medians of the arms in milliseconds."""
     medians = {key: outcome.session().p50 for key, outcome in one.outcomes.items()}
@@ -318,3 +327,58 @@ def _json(one: object, elsewhere: tuple[str, ...]) -> dict[str, Any]:
 def planned(one: Tuning, position: int) -> TuningRow:
     """A new tuning, at its place among those of its name."""
     return replace(tuning_row(one), position=position)
+
+
+@dataclass(slots=True)
+class Kept:
+    """A tuning whose changes are written at once, so that a kill loses a session at most."""
+
+    state: State
+    tuning: Tuning
+    trials: dict[str, Trial] = field(default_factory=dict)
+    held: Lease | None = None
+    """On a fleet: the lease without which nothing can be written."""
+
+    @classmethod
+    def read(cls, state: State, row: TuningRow, held: Lease | None = None) -> Kept:
+        """As far as it has come. Raises `ValueError` for a row that another program wrote."""
+        trials = [trial_of(one) for one in state.trials(row.id)]
+        return cls(state, tuning_of(row), {one.key: one for one in trials}, held)
+
+    def begin_anew(self, why: str) -> None:
+        """Drop all that was measured, and what was planned by it, because of this.
+
+        What was built stays in the store and in the feed.
+        """
+        dropped = self.state.forget_trials(self.tuning.id, self.held)
+        self.trials.clear()
+        note = f"measured again: {why} ({counted(dropped, 'session')} dropped)"
+        self.change(
+            machine=None, runtime=None, plan=None, combinations=None, baseline_ms=None,
+            insight={}, explained={}, champion="", notes=(*self.tuning.notes, note),
+        )  # fmt: skip
+
+    def change(self, **values: Any) -> Tuning:
+        """Change the tuning."""
+        self.tuning = replace(self.tuning, **values)
+        self.state.keep_tuning(tuning_row(self.tuning), self.held)
+        return self.tuning
+
+    def put(self, trial: Trial) -> Trial:
+        """Keep a trial as it is now."""
+        self.state.keep_trial(trial_row(self.tuning.id, trial), self.held)
+        self.trials[trial.key] = trial
+        return trial
+
+    def sessions(self, trial: str, kind: SessionKind, artifacts: str) -> list[Finished]:
+        """The finished sessions of a trial that compared these artifacts."""
+        rows = self.state.sessions(self.tuning.id, trial, raw=True)
+        return finished_of(
+            [one for one in rows if one.kind is kind and one.detail.get("artifacts") == artifacts]
+        )
+
+    def add(self, trial: str, kind: SessionKind, artifacts: str, one: Finished) -> None:
+        """Keep a session."""
+        row = session_row(self.tuning.id, trial, kind, one)
+        detail = {**row.detail, "artifacts": artifacts}
+        self.state.keep_session(replace(row, detail=detail), self.held)

@@ -14,7 +14,7 @@ from itertools import combinations
 from math import comb, erfc, sqrt
 from statistics import fmean, pvariance
 
-from flows.tune.recorded import Recording, Trial
+from flows.tune.recordings import Recording, Trial
 from matrix.trials import Verdict
 
 MIN_GAIN = 5.0

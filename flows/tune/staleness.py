@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 
 from flows.cli.settings import Settings
@@ -36,25 +37,18 @@ def stale_champions(settings: Settings, plan: Plan) -> list[str]:
         return []
     with tempfile.TemporaryDirectory(prefix="modelmill-plan-") as folder:
         tools = _tools(settings, Path(folder))
-        runtimes = runtimes_of(settings, log_dir=Path(folder))
-        try:
+        with closing(runtimes_of(settings, log_dir=Path(folder))) as runtimes:
             here = {label: _here(runtimes, targets.get(label)) for _, _, label in planned}
-        finally:
-            runtimes.close()
     return list(stale_lines(found, tools, here))
 
 
 def _tools(settings: Settings, folder: Path) -> dict[str, str]:
     """Of the engine; empty if it cannot be asked here."""
-    host = None
     try:
-        host = EngineHost(engine_spec(settings), log_dir=folder)
-        return host.tools()
+        with closing(EngineHost(engine_spec(settings), log_dir=folder)) as host:
+            return host.tools()
     except (MillError, BuildFailed):
         return {}
-    finally:
-        if host is not None:
-            host.close()
 
 
 def _here(runtimes: Runtimes, target: Target) -> Runtime | Missing:

@@ -5,19 +5,17 @@ Every step is recorded when it is done, and an interrupted trial continues with 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from flows.tune.decision import REGRESSION, Decision, confirm, decide, taken_back
+from flows.tune.decision import REGRESSION, Decision, after_confirmation, confirm, decide
 from flows.tune.estimates import Budget, Estimates, OutOfTime
-from flows.tune.kept import Kept
-from flows.tune.making import Made, Maker
 from flows.tune.measuring import Measured, Measuring, Side
-from flows.tune.record import BASELINE, Crash, Step, Trial
-from machine.waits import WaitCancelled
+from flows.tune.record import BASELINE, Crash, Kept, Step, Trial
+from flows.tune.tools import Made, Tools
+from machine.waits import Told, WaitCancelled, untold
 from matrix.errors import MillError, UsageError
-from matrix.model import Profile
 from matrix.overlay import overlay
 from matrix.status import FailureClass
 from matrix.trials import Phase, SessionKind, Verdict
@@ -38,24 +36,21 @@ _FAILURES = {
     FailureClass.CRASH: Verdict.CRASHED,
     FailureClass.MEMORY: Verdict.CRASHED,
 }
-Told = Callable[[str], None]
 
 
 @dataclass(slots=True)
-class Bench:
+class Trials:
     """What all trials of a tuning share."""
 
     kept: Kept
-    maker: Maker
+    tools: Tools
     measuring: Measuring
     baseline: Made
     estimates: Estimates
     budget: Budget
     level: float
     """How often an interval may miss the truth, by the number of trials."""
-    profile: Callable[[str], Profile | None]
-    """The device profile for a glob; None: none that works here."""
-    doing: Told
+    doing: Told = untold
 
 
 class Settled(Exception):
@@ -70,13 +65,13 @@ class Settled(Exception):
 class TrialRun:
     """A trial on its way."""
 
-    bench: Bench
+    shared: Trials
     step: Step
     trial: Trial
 
     def run(self) -> Trial:
         """Settle it. Raises `OutOfTime` before a step that does not fit."""
-        began, before = self.bench.budget.clock(), self.trial.seconds
+        began, before = self.shared.budget.clock(), self.trial.seconds
         try:
             self._settle()
         except Settled as settled:
@@ -87,15 +82,15 @@ class TrialRun:
             why = str(error) if isinstance(error, MillError) else repr(error)
             self._keep(verdict=Verdict.CRASHED, why=why)
         finally:
-            seconds = before + self.bench.budget.clock() - began
+            seconds = before + self.shared.budget.clock() - began
             self._keep(seconds=round(seconds, 3))
         return self.trial
 
     def _keep(self, **values: Any) -> None:
-        self.trial = self.bench.kept.put(replace(self.trial, **values))
+        self.trial = self.shared.kept.put(replace(self.trial, **values))
 
     def _settle(self) -> None:
-        self.bench.budget.need(self.bench.estimates.trial(), f"{self.step.key} was not begun")
+        self.shared.budget.need(self.shared.estimates.trial(), f"{self.step.key} was not begun")
         made = self._make()
         try:
             self._compare(made)
@@ -103,21 +98,21 @@ class TrialRun:
             made.release()
 
     def _make(self) -> Made:
-        bench = self.bench
+        shared = self.shared
         hypothesis = self.step.hypothesis
-        bench.doing("building")
-        began = bench.budget.clock()
+        shared.doing("building")
+        began = shared.budget.clock()
         try:
-            profile = bench.profile(hypothesis.compiled) if hypothesis.compiled else None
-            cell = overlay(bench.kept.tuning.cell, hypothesis, profile)
-            made = bench.maker.make(cell, hypothesis.runtime)
+            profile = shared.tools.profile(hypothesis.compiled) if hypothesis.compiled else None
+            cell = overlay(shared.kept.tuning.cell, hypothesis, profile)
+            made = shared.tools.maker.make(cell, hypothesis.runtime)
         except UsageError as error:
             raise Settled(Verdict.SKIPPED, str(error)) from error
         except BuildFailed as error:
             timed_out = error.failure is FailureClass.TIMEOUT
             verdict = Verdict.TIMED_OUT if timed_out else Verdict.BUILD_FAILED
             raise Settled(verdict, str(error)) from error
-        bench.estimates.note("make", bench.budget.clock() - began)
+        shared.estimates.note("make", shared.budget.clock() - began)
         if self.trial.artifact not in {"", made.artifact}:
             # The tools changed meanwhile: what was measured is another artifact.
             self._keep(
@@ -140,11 +135,11 @@ class TrialRun:
 
     def _same(self, made: Made) -> str:
         """The key of an earlier trial with this artifact."""
-        if made.artifact == self.bench.baseline.artifact:
+        if made.artifact == self.shared.baseline.artifact:
             return BASELINE
         earlier = (
             one.key
-            for one in self.bench.kept.trials.values()
+            for one in self.shared.kept.trials.values()
             if one.artifact == made.artifact
             and one.position < self.trial.position
             and one.verdict is not Verdict.SAME
@@ -152,14 +147,14 @@ class TrialRun:
         return next(earlier, "")
 
     def _check(self, made: Made) -> None:
-        self.bench.doing("checking")
-        began = self.bench.budget.clock()
+        self.shared.doing("checking")
+        began = self.shared.budget.clock()
         try:
-            rungs = self.bench.maker.check(made)
+            rungs = self.shared.tools.maker.check(made)
         except BuildFailed as error:
             verdict = _FAILURES.get(error.failure, Verdict.BUILD_FAILED)
             raise Settled(verdict, str(error)) from error
-        took = round(self.bench.budget.clock() - began, 3)
+        took = round(self.shared.budget.clock() - began, 3)
         self._keep(accuracy=rungs, making=replace(made.making, checking=took))
         if broken := first_broken(rungs):
             verdict = _RUNGS.get(broken.name, Verdict.INACCURATE)
@@ -180,44 +175,42 @@ class TrialRun:
             found = self._measured(SessionKind.COMPARISON, made)
             self._keep(judgement=found.judgement, warnings=found.warnings)
         assert self.trial.judgement is not None
-        decision = decide(self.trial.judgement, self.bench.kept.tuning.min_gain)
+        decision = decide(self.trial.judgement, self.shared.kept.tuning.min_gain)
         self._keep(decision=decision)
         return decision
 
     def _confirm(self, made: Made) -> None:
-        bench = self.bench
-        needed = bench.estimates.of(SessionKind.CONFIRMATION)
-        bench.budget.need(needed, f"{self.step.key} looks better and was not confirmed")
+        shared = self.shared
+        needed = shared.estimates.of(SessionKind.CONFIRMATION)
+        shared.budget.need(needed, f"{self.step.key} looks better and was not confirmed")
         found = self._measured(SessionKind.CONFIRMATION, made)
         assert found.judgement is not None
-        told = confirm(found.judgement, bench.kept.tuning.min_gain)
+        told = confirm(found.judgement, shared.kept.tuning.min_gain)
         self._keep(confirmation=found.judgement, confirmed=told)
-        if told.verdict is not Verdict.BETTER:
-            raise Settled(*taken_back(told))
-        why = told.why
-        if made.subject.runtime.emulated:
+        verdict, why = after_confirmation(told)
+        if verdict is Verdict.BETTER and made.subject.runtime.emulated:
             why = f"{why}; {EMULATED}"
-        raise Settled(Verdict.BETTER, why)
+        raise Settled(verdict, why)
 
     def _measured(self, kind: SessionKind, made: Made) -> Measured:
         """Sessions of a kind; a trial that crashes in them is settled."""
-        bench = self.bench
+        shared = self.shared
         mine = Side(self.trial.key, made.artifact, made.subject)
-        base = Side(BASELINE, bench.baseline.artifact, bench.baseline.subject)
+        base = Side(BASELINE, shared.baseline.artifact, shared.baseline.subject)
         swapped = kind is SessionKind.CONFIRMATION
-        bench.doing(_DOING[kind])
-        began = bench.measuring.seconds
-        found = bench.measuring.measure(
+        shared.doing(_DOING[kind])
+        began = shared.measuring.seconds
+        found = shared.measuring.measure(
             self.trial.key,
             kind,
             base if swapped else mine,
             mine if swapped else base,
             tuple(one for one in self.trial.crashes if one.kind is kind),
-            bench.level,
+            shared.level,
             self._crashed,
         )
         if found.fresh:
-            bench.estimates.note(kind.value, bench.measuring.seconds - began)
+            shared.estimates.note(kind.value, shared.measuring.seconds - began)
         if found.judgement is None:
             last = found.crashes[-1]
             whose = "" if found.whose == self.trial.key else "the baseline beside it: "

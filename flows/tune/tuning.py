@@ -8,75 +8,23 @@ the same order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from typing import Any
 
 from flows.tune.decision import level
 from flows.tune.estimates import Budget, Estimates, OutOfTime
-from flows.tune.kept import Kept
-from flows.tune.making import Made, Maker
 from flows.tune.measuring import Measuring
-from flows.tune.record import BASELINE, Step, Trial
-from flows.tune.trial import Bench, TrialRun, first_broken, trial_of_step
+from flows.tune.record import BASELINE, Kept, Step, Trial
+from flows.tune.tools import Made, Tools
+from flows.tune.trial import TrialRun, Trials, first_broken, trial_of_step
 from machine.waits import WaitCancelled
 from matrix.codec import to_json
 from matrix.errors import MillError
-from matrix.model import Profile
 from matrix.overlay import combined
 from matrix.trials import Phase, SessionKind, TuningStatus, Verdict
 from state.errors import StateError
 from workers.errors import Cancelled, StoreError
 from workers.measure.result import Benchmark, this_machine
-from workers.measure.running import Driver
-
-
-@dataclass(frozen=True, slots=True)
-class Planned:
-    """What is tried of a model, in order."""
-
-    steps: Sequence[Step]
-    insight: Mapping[str, Any] = field(default_factory=dict)
-    architecture: str = ""
-    notes: Sequence[str] = ()
-
-
-Planner = Callable[[Made, Benchmark], Planned]
-"""From the baseline to the plan."""
-
-
-class NoBaseline(MillError):
-    """There is nothing to compare with."""
-
-
-@dataclass(slots=True)
-class Shown:
-    """What a tuning reports while it runs."""
-
-    line: Callable[[str], None]
-    trial: Callable[[Trial, str], None]
-    """A trial that has its verdict, and its place among those that are tried: `3/8`."""
-    doing: Callable[[str, float], None]
-    """What is done now, and the seconds that are left, about."""
-    detail: Callable[[str], None]
-    """How far that is, or what it waits for."""
-
-
-@dataclass(slots=True)
-class Tools:
-    """What a tuning works with; tests put their own in place of processes and clocks."""
-
-    maker: Maker
-    driver: Callable[[], Driver]
-    quiet: Callable[[str], AbstractContextManager[None]]
-    rest: Callable[[float], object]
-    clock: Callable[[], float]
-    planner: Planner
-    profile: Callable[[str], Profile | None]
-    shown: Shown
-    planned: Callable[[], object] = lambda: None
-    """Called when it is known what is tried."""
 
 
 @dataclass(slots=True)
@@ -85,13 +33,15 @@ class TuningRun:
 
     kept: Kept
     tools: Tools
-    budget: Budget
+    limit: InitVar[float | None]
+    """Seconds that it may take now; None: as long as it needs."""
+    budget: Budget = field(init=False)
     _estimates: Estimates = field(default_factory=Estimates)
     _measuring: Measuring = field(init=False)
 
-    def __post_init__(self) -> None:
-        tools = self.tools
-        self._measuring = Measuring(self.kept, tools.driver, tools.quiet, tools.rest, tools.clock)
+    def __post_init__(self, limit: float | None) -> None:
+        self.budget = Budget(self.tools.clock, limit)
+        self._measuring = Measuring(self.kept, self.tools)
 
     def run(self) -> None:
         """Go on to the end, or until the budget is used up. Errors of the state are raised; any
@@ -134,7 +84,7 @@ class TuningRun:
             self._doing("baseline: checking")
             rungs = tools.maker.check(made)
             if broken := first_broken(rungs):
-                raise NoBaseline(
+                raise MillError(
                     f"the baseline itself does not hold: {broken.name}: {broken.detail}",
                     hint="repair the catalog's entry before tuning it",
                 )
@@ -144,7 +94,7 @@ class TuningRun:
             found = self._measuring.alone(made.subject, f"{kept.tuning.model}: baseline")
             for graph in found.graphs:
                 if graph.fault is not None:
-                    raise NoBaseline(f"the baseline cannot be measured: {graph.fault.message}")
+                    raise MillError(f"the baseline cannot be measured: {graph.fault.message}")
         except BaseException:
             made.release()
             raise
@@ -164,7 +114,7 @@ class TuningRun:
         """Sessions of two machines, runtimes or baselines are not mixed.
 
         On a fleet the machine that began may never come back, so the one that took over measures
-        all of it anew. Here its user decides that: raises `NoBaseline`.
+        all of it anew. Here its user decides that: raises `MillError`.
         """
         tuning, before = self.kept.tuning, self.kept.trials.get(BASELINE)
         runtime, machine = made.subject.runtime, this_machine()
@@ -177,7 +127,7 @@ class TuningRun:
         else:
             told = ""
         if told and self.kept.held is None:
-            raise NoBaseline(told, hint="begin a new tuning")
+            raise MillError(told, hint="begin a new tuning")
         if told:
             self.kept.begin_anew(told)
         self.kept.change(machine=machine, runtime=runtime)
@@ -201,25 +151,25 @@ class TuningRun:
     def _trials(self, baseline: Made) -> None:
         plan = self.kept.tuning.plan or ()
         tried = self.kept.tuning.tried
-        bench = Bench(
-            self.kept, self.tools.maker, self._measuring, baseline, self._estimates, self.budget,
-            level(tried), self.tools.profile, lambda _text: None,
+        shared = Trials(
+            self.kept, self.tools, self._measuring, baseline, self._estimates, self.budget,
+            level(tried),
         )  # fmt: skip
         for position, step in enumerate(plan, 1):
-            self._trial(bench, step, position, Phase.SINGLE, f"{position}/{tried - 1}")
+            self._trial(shared, step, position, Phase.SINGLE, f"{position}/{tried - 1}")
         self._combine()
         for position, step in enumerate(self.kept.tuning.combinations or (), len(plan) + 1):
-            self._trial(bench, step, position, Phase.COMBINATION, "together")
+            self._trial(shared, step, position, Phase.COMBINATION, "together")
 
-    def _trial(self, bench: Bench, step: Step, position: int, phase: Phase, place: str) -> None:
+    def _trial(self, shared: Trials, step: Step, position: int, phase: Phase, place: str) -> None:
         trial = self.kept.trials.get(step.key)
         if trial is None:
             trial = self.kept.put(trial_of_step(step, position, phase))
         elif trial.settled:
             return
         if not trial.settled:
-            bench.doing = lambda text: self._doing(f"{place} {step.key}: {text}")
-            trial = TrialRun(bench, step, trial).run()
+            shared.doing = lambda text: self._doing(f"{place} {step.key}: {text}")
+            trial = TrialRun(shared, step, trial).run()
         self.tools.shown.trial(trial, place)
 
     def _combine(self) -> None:

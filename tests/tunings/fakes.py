@@ -11,11 +11,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from flows.tune.estimates import Budget
-from flows.tune.kept import Kept
-from flows.tune.making import Made
-from flows.tune.record import Making, Recorded, Step, Trial, Tuning, planned, recorded
-from flows.tune.tuning import Planned, Shown, Tools, TuningRun
+from flows.tune.record import Kept, Making, Recorded, Step, Trial, Tuning, planned, recorded
+from flows.tune.tools import Made, Planned, Shown, Tools
+from flows.tune.tuning import TuningRun
 from matrix.codec import to_json
 from matrix.hypotheses import Hypothesis
 from matrix.model import Cell
@@ -164,8 +162,7 @@ class Stage:
         """Go on with it, as a new process would."""
         (row,) = self.state.tunings(NAME)
         self.runtimes = HookedRuntimes(self.times, self.hook)
-        budget = Budget(self._clock, self.budget)
-        TuningRun(Kept.read(self.state, row, self.held), self.tools(), budget).run()
+        TuningRun(Kept.read(self.state, row, self.held), self.tools(), self.budget).run()
         return self.found()
 
     def played(self) -> Recorded:
@@ -192,9 +189,7 @@ class Stage:
             clock=self._clock,
             planner=self._plan,
             profile=lambda _glob: None,
-            shown=Shown(
-                self.lines.append, self._settled, lambda _text, _left: None, lambda _text: None
-            ),
+            shown=Shown(self.lines.append, self._settled),
             planned=lambda: self.offered.append(self.found().tuning.plan is not None),
         )
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from flows.tune.batch import Order
     from flows.tune.record import Recorded, Trial
     from flows.tune.replay import Graded
-    from flows.tune.tuning import Shown
+    from flows.tune.tools import Shown
 
 _SELECTION = tuple(name for name in SELECTION if name not in {"only", "skip"})
 _BUILDING = (
@@ -225,11 +225,11 @@ def _shown(*, quiet: bool) -> Shown:
     from flows.cli.activity import waiting_for
     from flows.cli.quantity import show_duration
     from flows.observe.tunings import trial_line
-    from flows.tune.tuning import Shown
+    from flows.tune.tools import Shown
     from matrix.trials import Verdict
 
     if quiet:
-        return Shown(_silent, _silent, _silent, _silent)
+        return Shown()
     width, now = shutil.get_terminal_size((80, 24)).columns, [""]
 
     def doing(text: str, left: float) -> None:
@@ -246,10 +246,6 @@ def _shown(*, quiet: bool) -> Shown:
         doing=doing,
         detail=lambda text: waiting_for(f"{now[0]}; {text}" if now[0] else text),
     )
-
-
-def _silent(*_told: object) -> None:
-    """For programs, which read only the result."""
 
 
 def _replay(arguments: Arguments) -> Exit:

@@ -12,11 +12,11 @@ import pytest
 from flows.cli.resolution import resolve
 from flows.sweep.planning import plan_of
 from flows.sweep.recorded import recall, remember
-from flows.tune.champions import Unwritten, comparison_digest, keep_champion
+from flows.tune.champions import comparison_digest, keep_champion
 from flows.tune.record import Recorded
 from flows.tune.staleness import stale_lines
 from matrix.champions import Champion, Key, baseline_digest, read_champions
-from matrix.errors import PlanError
+from matrix.errors import PlanError, Unusable
 from tests.measuring.runtimes import CPU
 from tests.plans.models import TARGETS
 from tests.tunings.champions import a_champion, write_champions
@@ -110,7 +110,7 @@ def test_a_damaged_file_is_left_as_it_is(stage: Play, tmp_path: Path) -> None:
 
 def test_a_place_that_cannot_be_written(stage: Play, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(Unwritten, match=r"cannot be written.*--champions"):
+    with pytest.raises(Unusable, match=r"cannot be written.*--champions"):
         kept(tmp_path / "file" / "champions.toml", stage({19: 0.8}).played())
 
 

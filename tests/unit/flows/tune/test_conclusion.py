@@ -15,9 +15,9 @@ from flows.fleet.tuning import CHAMPIONS, conclude_tunings
 from flows.tune.batch import unfinished
 from flows.tune.conclusion import champions_file, conclude
 from flows.tune.explaining import explained
-from flows.tune.kept import Kept
 from flows.tune.knowledge import EVIDENCE, load_knowledge
 from flows.tune.planning import architecture_of
+from flows.tune.record import Kept
 from matrix.trials import TuningStatus
 from tests.tunings.fakes import NAME, Play, Stage
 
@@ -35,7 +35,7 @@ def kept(one: Stage) -> Kept:
 def concluded(one: Stage, settings: Settings) -> Kept:
     made = kept(one)
     made.change(tools={"onnx": "1"})
-    conclude(settings, made, one.tools().shown)
+    conclude(settings, made, one.lines.append)
     return made
 
 
@@ -137,7 +137,7 @@ def test_whatever_fails_while_it_is_explained_costs_the_explanation_alone(stage:
     one = stage({19: 0.8})
     tuning = one.played().tuning
     one.maker.failing["opset17"] = OSError(28, "No space left on device")
-    told = explained(tuning, one.tools(), cast("Any", None), cast("Any", None))
+    told = explained(tuning, one.tools(), cast("Any", None))
     assert "No space left" in told["reason"]
 
 

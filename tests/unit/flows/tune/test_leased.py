@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from flows.tune import leased, tuning
-from flows.tune.kept import Kept
 from flows.tune.leased import tuning_kind
-from flows.tune.record import Recorded, Step, Tuning, planned, recorded
+from flows.tune.record import Kept, Recorded, Step, Tuning, planned, recorded
 from flows.tune.trial import trial_of_step
 from matrix.codec import to_json
 from matrix.errors import Exit

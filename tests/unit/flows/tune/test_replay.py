@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from flows.cli.main import main
-from flows.tune.recorded import read_recordings
+from flows.tune.recordings import read_recordings
 from flows.tune.replay import Agreement, Graded, replay
 from matrix.errors import PlanError
 from matrix.trials import Verdict

@@ -1,0 +1,91 @@
+"""What a tuning works with: whoever builds, measures and plans for it, and shows what it does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from flows.tune.record import Making, Step, Trial
+from machine.waits import Told, untold
+from matrix.model import Cell, Profile
+from workers.build.built import Built
+from workers.build.stages import Rung
+from workers.measure.result import Benchmark
+from workers.measure.running import Driver
+from workers.measure.subject import Subject
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A build that can be measured until it is released."""
+
+    cell: str
+    tree: str
+    artifact: str
+    """The digest of what is measured: equal ones need not be measured twice."""
+    making: Making
+    subject: Subject
+    built: Built | None = None
+    """None in tests that build nothing."""
+
+    def release(self) -> None:
+        """Give up the local bytes; the store keeps its own."""
+        if self.built is not None:
+            self.built.release()
+
+
+class Maker(Protocol):
+    """Makes and checks the builds of a tuning."""
+
+    def make(self, cell: Cell, session: Mapping[str, str]) -> Made:
+        """Build a cell; `session`: how it is opened. Raises `BuildFailed`, and `UsageError` if this
+        machine cannot measure it."""
+
+    def check(self, made: Made) -> tuple[Rung, ...]:
+        """The rungs of the ladder, up to the task metric. Raises `BuildFailed`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What is tried of a model, in order."""
+
+    steps: Sequence[Step]
+    insight: Mapping[str, Any] = field(default_factory=dict)
+    architecture: str = ""
+    notes: Sequence[str] = ()
+
+
+Planner = Callable[[Made, Benchmark], Planned]
+"""From the baseline to the plan."""
+
+
+@dataclass(slots=True)
+class Shown:
+    """What a tuning reports while it runs."""
+
+    line: Callable[[str], object] = lambda _text: None
+    trial: Callable[[Trial, str], object] = lambda _trial, _place: None
+    """A trial that has its verdict, and its place among those that are tried: `3/8`."""
+    doing: Callable[[str, float], object] = lambda _text, _left: None
+    """What is done now, and the seconds that are left, about."""
+    detail: Told = untold
+    """How far that is, or what it waits for."""
+
+
+@dataclass(slots=True)
+class Tools:
+    """What a tuning works with; tests put their own in place of processes and clocks."""
+
+    maker: Maker
+    driver: Callable[[], Driver]
+    quiet: Callable[[str], AbstractContextManager[None]]
+    rest: Callable[[float], object]
+    clock: Callable[[], float]
+    planner: Planner
+    profile: Callable[[str], Profile | None]
+    """The device profile for a glob; None: none that works here."""
+    shown: Shown
+    planned: Callable[[], object] = lambda: None
+    """Called when it is known what is tried."""
