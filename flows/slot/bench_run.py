@@ -14,9 +14,7 @@ from typing import Any
 
 from flows.packages.keeping import rows_of
 from flows.packages.measured import Choice, finding
-from flows.slot.cell_work import MOST_ACTIVITY, log_name
 from flows.slot.context import LeasedRun
-from flows.slot.leases import Activity
 from machine.reservations import UNDISTURBED
 from machine.waits import WaitCancelled
 from matrix.errors import MillError
@@ -30,10 +28,6 @@ from workers.measure.benchmark import benchmark
 from workers.measure.result import Benchmark
 from workers.measure.running import Driver
 from workers.measure.subject import Subject
-
-
-class Unmeasurable(MillError):
-    """A graph of a package could not be measured."""
 
 
 @dataclass(slots=True)
@@ -72,25 +66,24 @@ class BenchRun(LeasedRun):
     def _measure(self, one: Outcome) -> None:
         settings, state = self.sweep.settings, self.sweep.state
         version = str((one.detail or {}).get("same_as", one.version))
-        self._say(one.cell, "fetching the package to measure")
+        self.lease.say(one.cell, "fetching the package to measure")
         watching = self._watching(one)
         rules = watching.waits(WAITS * settings.timeout)
         with finding(settings, settings.threads, rules) as finder:
             subject = finder.published(one.package, version, Choice())
             if subject.runtime.emulated and not settings.emulated:
-                raise Unmeasurable(f"{subject.runtime.name} is no evidence for the device")
+                raise MillError(f"{subject.runtime.name} is no evidence for the device")
             if known := self._known(one, subject):
                 told = {"on": subject.runtime.name, "before": [other.id for other in known]}
                 state.measured(self.lease.lease, one.cell, told, [])
                 return
-            with self.sweep.ledger.reserve([UNDISTURBED], f"{one.cell} bench", rules):
+            with self.context.ledger.reserve([UNDISTURBED], f"{one.cell} bench", rules):
                 found = self._benchmark(Driver(finder.runtimes, watching), subject)
         rows = rows_of(found, stamp=self.sweep.plan.stamp, cell=one.cell, tree=one.tree)
         state.measured(self.lease.lease, one.cell, _told(found), rows)
 
     def _watching(self, one: Outcome) -> Watching:
-        log = self.sweep.folders.logs / self.sweep.plan.stamp / f"{log_name(one.cell)}.log"
-        say = partial(self._say, one.cell)
+        log, say = self.context.log_of(one.cell), partial(self.lease.say, one.cell)
         return Watching(self.sweep.settings.timeout, self.lease.gone, log, say)
 
     def _benchmark(self, driver: Driver, subject: Subject) -> Benchmark:
@@ -100,7 +93,7 @@ class BenchRun(LeasedRun):
         for graph in found.graphs:
             if graph.fault is not None:
                 where = f"{graph.component}: " if graph.component else ""
-                raise Unmeasurable(f"{where}{graph.fault.failure}: {graph.fault.message}")
+                raise MillError(f"{where}{graph.fault.failure}: {graph.fault.message}")
         return found
 
     def _known(self, one: Outcome, subject: Subject) -> Sequence[Measurement]:
@@ -116,9 +109,6 @@ class BenchRun(LeasedRun):
         ]
         parts = {graph.component for graph in subject.graphs}
         return found if parts <= {other.component for other in found} else ()
-
-    def _say(self, cell: str, text: str) -> None:
-        self.lease.activity = Activity(cell, text[:MOST_ACTIVITY])
 
 
 def _told(found: Benchmark) -> Mapping[str, Any]:

@@ -47,7 +47,7 @@ def build_cell(work: CellWork) -> Built | None:
 
 
 def _build_and_verify(work: CellWork) -> Built | None:
-    hub, planned = work.sweep.hub, work.planned
+    hub, planned = work.context.hub, work.planned
     work.record(Status.BUILDING)
     try:
         for attempt in _retrying(work):
@@ -107,7 +107,7 @@ def _with_evidence(work: CellWork, built: Built) -> Built:
     watching = _watching(work)
     with wait_failures("verify"):
         rules = watching.waits(WAITS * work.planned.cell.timeout)
-        reservation = work.sweep.ledger.reserve([DISTURBS], f"{work.id} verify", rules)
+        reservation = work.context.ledger.reserve([DISTURBS], f"{work.id} verify", rules)
     try:
         with reservation:
             return work.slot.verifier.verify(built, replace(watching, progress=untold))
@@ -126,7 +126,7 @@ def _retrying(work: CellWork) -> Retrying:
 
     def is_over(state: RetryCallState) -> bool:
         error = state.outcome.exception() if state.outcome else None
-        hub_is_away = work.sweep.hub.suspected and concerns(work.planned.cell, error)
+        hub_is_away = work.context.hub.suspected and concerns(work.planned.cell, error)
         return work.cancelled or hub_is_away or state.attempt_number >= work.sweep.settings.tries
 
     return Retrying(

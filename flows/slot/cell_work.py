@@ -6,9 +6,7 @@ budget.
 
 from __future__ import annotations
 
-import hashlib
 import os
-import re
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
@@ -17,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from flows.slot.context import Slot, SweepContext
-from flows.slot.leases import Activity, RenewedLease
+from flows.slot.leases import RenewedLease
+from flows.sweep.lifecycle import Sweep
 from machine.files import remove, remove_tree
 from matrix.digest import BUILD_RECORD, MANIFEST
 from matrix.errors import MillError
@@ -28,8 +27,6 @@ from workers.build.built import Built
 from workers.build.stage_runner import os_failure
 from workers.errors import BuildFailed, StoreError
 
-MOST_ACTIVITY = 200
-"""Characters of what an engine says it is doing."""
 TRACEBACK_LINES = 20
 """How much of a traceback the state keeps; the log has all of it."""
 SHARE = 4
@@ -47,12 +44,17 @@ _STATUS_OF: dict[FailureClass | None, Status] = {
 class CellWork:
     """One cell (or export) of a leased model, in the slot that builds it."""
 
-    sweep: SweepContext
+    context: SweepContext
     lease: RenewedLease
     slot: Slot
     planned: PlannedPackage
     rebuilt: bool = False
     """Built a second time because the bytes of the first build had gone bad."""
+
+    @property
+    def sweep(self) -> Sweep:
+        """What the slots work on."""
+        return self.context.sweep
 
     @property
     def id(self) -> str:
@@ -67,7 +69,7 @@ class CellWork:
     @property
     def log(self) -> Path:
         """The file that receives everything about this cell."""
-        return self.sweep.folders.logs / self.sweep.plan.stamp / f"{log_name(self.id)}.log"
+        return self.context.log_of(self.id)
 
     def record(
         self, status: Status, facts: Facts | None = None, stages: Sequence[StageRun] = ()
@@ -76,16 +78,16 @@ class CellWork:
         if self.lease.activity is not None and self.lease.activity.cell == self.id:
             self.lease.activity = None
         self.sweep.state.record(
-            self.lease.lease, self.sweep.sweep_id, self.id, status, facts or Facts(), stages=stages
+            self.lease.lease, self.sweep.info.id, self.id, status, facts or Facts(), stages=stages
         )
 
     def report(self, text: str) -> None:
         """Let those who watch see what is being done: `exporting`, `calibrating 40/128`."""
-        self.lease.activity = Activity(self.id, text[:MOST_ACTIVITY])
+        self.lease.say(self.id, text)
 
     def keep(self, built: Built) -> Path:
         """Keep a package that is not published, within its share of the disk budget."""
-        folder, budget = self.sweep.folders.kept, self.sweep.settings.disk_budget or 0
+        folder, budget = self.context.folders.kept, self.sweep.settings.disk_budget or 0
         return keep(built, self.planned.package, self.planned.version, folder, budget)
 
     def fail(self, error: Exception, stage: str, evidence: dict[str, Any] | None = None) -> None:
@@ -128,12 +130,6 @@ class CellWork:
             failure = BuildFailed(FailureClass.UNKNOWN, stage, text)
         failure.log_tail = "".join(lines[-TRACEBACK_LINES:])
         return failure
-
-
-def log_name(cell_id: str) -> str:
-    """A file name for a cell's log: readable, safe on every file system, and unique."""
-    readable = re.sub(r"[^A-Za-z0-9._-]+", "_", cell_id)[:120]
-    return f"{readable}-{hashlib.sha256(cell_id.encode()).hexdigest()[:8]}"
 
 
 def keep(built: Built, package: str, version: str, root: Path, budget: int = 0) -> Path:

@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
+import hashlib
 import queue
+import re
 import threading
 import time
 from collections import Counter
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
-from feed.interface import Published
-from feed.publisher import Publisher
-from flows.cli.settings import Settings
 from flows.slot.hub_outage import HubOutage
 from flows.slot.leases import LeaseRenewer, RenewedLease
-from flows.sweep.stop import Stop
+from flows.sweep.lifecycle import Sweep
 from flows.sweep.workspace import Workspace
 from machine.ledger import Ledger
-from matrix.model import Plan, PlannedModel
+from matrix.model import PlannedModel
 from matrix.needs import Words
 from matrix.status import Status
 from state.records import Lease, Owner
 from workers.attest.attester import Attester
 from workers.build.builder import Builder
 from workers.verify.verifier import Verifier
-
-if TYPE_CHECKING:
-    from state.state import State
 
 LOOK_AGAIN = 0.2
 """Seconds between two checks for a stop while waiting."""
@@ -53,27 +50,19 @@ class Slot:
 class SweepContext:
     """Shared by all slots of a sweep in this process."""
 
-    plan: Plan
-    sweep_id: int
-    state: State
+    sweep: Sweep
     leases: LeaseRenewer
-    stop: Stop
-    settings: Settings
     publish_pool: ThreadPoolExecutor
     ledger: Ledger = field(default_factory=Ledger)
     hub: HubOutage = field(init=False)
-    publisher: Publisher | None = None
-    """None: this sweep does not publish."""
-    newest: Mapping[str, Published] = field(default_factory=dict)
-    """The newest version of each cell under any stamp; only filled with `--if-changed`."""
-    among: frozenset[str] | None = None
-    """The models to lease, where the sweep has more than this run selected."""
     offers: Words | None = None
     """What this machine offers: cells that need more are not leased here; None: all are."""
     tuning: Mapping[str, Any] = field(default_factory=dict)
     """Of a sweep that tunes what it builds: what was asked for, as the sweep has recorded it."""
     closing: threading.Event = field(default_factory=threading.Event)
     """When set, no further model is leased here; leased ones are finished."""
+    among: frozenset[str] | None = field(init=False)
+    """The models to lease, where the sweep has more than this run selected."""
     folders: Workspace = field(init=False)
     models: Mapping[str, PlannedModel] = field(init=False)
     _free_slots: queue.Queue[Slot] = field(default_factory=queue.Queue)
@@ -82,23 +71,35 @@ class SweepContext:
     _releases: int = 0
 
     def __post_init__(self) -> None:
-        self.folders = Workspace(self.settings)
-        self.hub = HubOutage(self.state, self.sweep_id, self.plan.stamp)
-        self.models = {model.name: model for model in self.plan.models}
+        sweep = self.sweep
+        self.among = sweep.among()
+        self.folders = Workspace(sweep.settings)
+        self.hub = HubOutage(sweep.state, sweep.info.id, sweep.plan.stamp)
+        self.models = {model.name: model for model in sweep.plan.models}
 
     def is_ending(self) -> bool:
         """Whether no further model is to be leased here."""
-        return bool(self.stop) or self.closing.is_set()
+        return bool(self.sweep.stop) or self.closing.is_set()
 
     def is_open(self, status: Status) -> bool:
         """Whether there is something to do for a cell of this status."""
         if status is Status.VERIFIED:
-            return self.publisher is not None
+            return self.sweep.publisher is not None
         return status.open
 
     def has_open_work(self) -> bool:
         """Whether there is work for this machine, now or when its holder dies."""
-        return self.state.remaining(self.sweep_id, self.among, self.offers).open > 0
+        sweep = self.sweep
+        return sweep.state.remaining(sweep.info.id, self.among, self.offers).open > 0
+
+    def lease(self, owner: Owner) -> Lease | None:
+        """Lease a model whose cells can be done here; None: there is none now."""
+        state, sweep = self.sweep.state, self.sweep.info.id
+        return state.lease(sweep, owner, self.leases.ttl, self.among, self.offers)
+
+    def log_of(self, cell: str) -> Path:
+        """The file that receives everything about a cell."""
+        return self.folders.logs / self.sweep.plan.stamp / f"{log_name(cell)}.log"
 
     def take_slot(self) -> Slot | None:
         """A free slot, or None after a moment without one."""
@@ -128,7 +129,7 @@ class SweepContext:
         with self._release:
             before = self._releases
             deadline = time.monotonic() + seconds
-            while self._releases == before and not self.stop and time.monotonic() < deadline:
+            while self._releases == before and not self.sweep.stop and time.monotonic() < deadline:
                 self._release.wait(LOOK_AGAIN)
 
 
@@ -136,10 +137,15 @@ class SweepContext:
 class LeasedRun:
     """The work on one model under one lease, in a slot that it holds meanwhile."""
 
-    sweep: SweepContext
+    context: SweepContext
     lease: RenewedLease
     slot: Slot
     has_slot: bool = True
+
+    @property
+    def sweep(self) -> Sweep:
+        """What the slots work on."""
+        return self.context.sweep
 
     @property
     def name(self) -> str:
@@ -150,4 +156,10 @@ class LeasedRun:
         """Give the slot back, once."""
         if self.has_slot:
             self.has_slot = False
-            self.sweep.give_back(self.slot)
+            self.context.give_back(self.slot)
+
+
+def log_name(cell_id: str) -> str:
+    """A file name for a cell's log: readable, safe on every file system, and unique."""
+    readable = re.sub(r"[^A-Za-z0-9._-]+", "_", cell_id)[:120]
+    return f"{readable}-{hashlib.sha256(cell_id.encode()).hexdigest()[:8]}"

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+MOST_ACTIVITY = 200
+"""Characters of what an engine says it is doing."""
 ACTIVITY_SECONDS = 2.0
 """The shortest time between two writes of an activity."""
 
@@ -47,6 +49,10 @@ class RenewedLease:
     activity: Activity | None = None
     """What the slot is doing; any thread may set it, this module writes it."""
     _written: Activity | None = None
+
+    def say(self, cell: str, text: str) -> None:
+        """Let those who watch see what is being done for a cell."""
+        self.activity = Activity(cell, text[:MOST_ACTIVITY])
 
 
 class LeaseRenewer:

@@ -27,21 +27,21 @@ def usual(needs: Collection[str]) -> type[ModelRun | BenchRun]:
     return BenchRun if is_measuring(needs) else ModelRun
 
 
-def run_slots(sweep: SweepContext, slots: Sequence[Slot], kind: Kind = usual) -> None:
+def run_slots(context: SweepContext, slots: Sequence[Slot], kind: Kind = usual) -> None:
     """Build models until none is left, leasing ends here, or everything stops.
 
     Raises any error that a thread could not handle.
     """
     for slot in slots:
-        sweep.give_back(slot)
+        context.give_back(slot)
     failures: list[BaseException] = []
 
     def work() -> None:
         try:
-            _lease_and_work(sweep, kind)
+            _lease_and_work(context, kind)
         except BaseException as error:  # noqa: BLE001 - raised again by the caller's thread
             failures.append(error)
-            sweep.stop.ask()
+            context.sweep.stop.ask()
 
     names = (f"slot-{number}" for number in range(THREADS_PER_SLOT * len(slots)))
     threads = [threading.Thread(target=work, name=name) for name in names]
@@ -53,35 +53,33 @@ def run_slots(sweep: SweepContext, slots: Sequence[Slot], kind: Kind = usual) ->
         raise failures[0]
 
 
-def _lease_and_work(sweep: SweepContext, kind: Kind) -> None:
-    while not sweep.is_ending():
-        slot = sweep.take_slot()
+def _lease_and_work(context: SweepContext, kind: Kind) -> None:
+    while not context.is_ending():
+        slot = context.take_slot()
         if slot is None:
             continue
         lease = None
         try:
-            if not sweep.is_ending():  # a stop may have come while this thread waited for the slot
-                lease = sweep.state.lease(
-                    sweep.sweep_id, slot.owner, sweep.leases.ttl, sweep.among, sweep.offers
-                )
+            # A stop may have come while this thread waited for the slot.
+            lease = None if context.is_ending() else context.lease(slot.owner)
         finally:
             if lease is None:
-                sweep.give_back(slot)
+                context.give_back(slot)
         if lease is not None:
-            _work(sweep, slot, lease, kind)
-        elif sweep.is_ending() or not sweep.has_open_work():
+            _work(context, slot, lease, kind)
+        elif context.is_ending() or not context.has_open_work():
             return
         else:
-            sweep.wait_for_release(_IDLE)
+            context.wait_for_release(_IDLE)
 
 
-def _work(sweep: SweepContext, slot: Slot, lease: Lease, kind: Kind) -> None:
-    with sweep.leases.renewing(lease) as renewed:
-        run, done = kind(lease.needs)(sweep, renewed, slot), False
+def _work(context: SweepContext, slot: Slot, lease: Lease, kind: Kind) -> None:
+    with context.leases.renewing(lease) as renewed:
+        run, done = kind(lease.needs)(context, renewed, slot), False
         try:
             done = run.run()
         finally:
             run.give_back_slot()
             # A lost lease is not ours to release; the state knows and refuses.
-            sweep.state.release(lease, done=done)
-            sweep.released()
+            context.sweep.state.release(lease, done=done)
+            context.released()

@@ -41,7 +41,7 @@ class ModelRun(LeasedRun):
         """Build and publish what is open; whether nothing is left. Raises `StateError`; any other
         error ends the cells."""
         leased = self._statuses()
-        planned = self.sweep.plan.packages_of(self.sweep.models[self.name])
+        planned = self.sweep.plan.packages_of(self.context.models[self.name])
         packages = [one for one in planned if one.id in leased]
         try:
             bad = self._build_and_publish(packages)
@@ -55,7 +55,7 @@ class ModelRun(LeasedRun):
             self._fail_open_cells(packages, error)
         done = self._is_done(packages)
         # A retry may have reopened its cells meanwhile, but not in every run.
-        if done or self.lease.gone.is_set() or self.sweep.count_run(self.lease.lease) < MOST_RUNS:
+        if done or self.lease.gone.is_set() or self.context.count_run(self.lease.lease) < MOST_RUNS:
             return done
         text = f"{MOST_RUNS} runs of the model left this cell unfinished and gave no reason"
         self._fail_open_cells(packages, BuildFailed(FailureClass.UNKNOWN, "model", text))
@@ -74,7 +74,7 @@ class ModelRun(LeasedRun):
                     break
                 if planned.id not in still_open:
                     continue
-                work = CellWork(self.sweep, self.lease, self.slot, planned, rebuilt)
+                work = CellWork(self.context, self.lease, self.slot, planned, rebuilt)
                 built = build_cell(work)
                 if built is not None and self.sweep.publisher is not None:
                     self._send(work, self.sweep.publisher, built)
@@ -91,7 +91,7 @@ class ModelRun(LeasedRun):
                 built.release()
                 return
         try:
-            sent = self.sweep.publish_pool.submit(publish_package, work, publisher, built)
+            sent = self.context.publish_pool.submit(publish_package, work, publisher, built)
         except BaseException:
             built.release()
             raise
@@ -101,7 +101,7 @@ class ModelRun(LeasedRun):
     def _wait_for_slot(self) -> bool:
         """Take a slot again; False if everything stops or the lease is lost."""
         while not self.lease.gone.is_set():
-            slot = self.sweep.take_slot()
+            slot = self.context.take_slot()
             if slot is not None:
                 self.slot, self.has_slot = slot, True
                 return True
@@ -113,11 +113,11 @@ class ModelRun(LeasedRun):
         still_open = self._open()
         for planned in packages:
             if planned.id in still_open:
-                CellWork(self.sweep, self.lease, self.slot, planned).fail(error, "model")
+                CellWork(self.context, self.lease, self.slot, planned).fail(error, "model")
 
     def _open(self) -> frozenset[str]:
         statuses = self._statuses()
-        return frozenset(cell for cell, status in statuses.items() if self.sweep.is_open(status))
+        return frozenset(cell for cell, status in statuses.items() if self.context.is_open(status))
 
     def _statuses(self) -> dict[str, Status]:
         """Of the cells that the lease covers."""
@@ -127,4 +127,4 @@ class ModelRun(LeasedRun):
     def _is_done(self, packages: Sequence[PlannedPackage]) -> bool:
         statuses = self._statuses()
         left = (statuses[one.id] for one in packages if one.id in statuses)
-        return not any(self.sweep.is_open(status) for status in left)
+        return not any(self.context.is_open(status) for status in left)

@@ -119,7 +119,7 @@ def group_detail(built: Built) -> dict[str, Any]:
 
 def _keep_locally(work: CellWork, built: Built) -> dict[str, str]:
     """Keep the package if the user asked for it; returns why it could not be kept."""
-    folder = work.sweep.folders.packages
+    folder = work.context.folders.packages
     if folder is None:
         return {}
     try:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,6 @@ from flows.cli.settings import Settings
 from flows.observe.estimates import Estimates, estimate
 from flows.observe.summary import Summary, summarize
 from flows.observe.unserved import unserved_of
-from flows.sweep.earlier_failures import EarlierFailures, try_again
 from flows.sweep.index import index_of, publish_index, with_listed
 from flows.sweep.needs import bench_needs_of, needs_of
 from flows.sweep.planning import selection_of
@@ -23,7 +23,7 @@ from flows.sweep.published import Listing, list_feed
 from flows.sweep.recorded import TUNING, note_plan
 from flows.sweep.stop import Stop
 from matrix.codec import to_json
-from matrix.model import Cell, Plan, PlannedPackage
+from matrix.model import Cell, Plan, PlannedPackage, is_export
 from matrix.needs import Words
 from matrix.status import FailureClass, Status
 from state.records import CellRow, Facts, Kind, ModelRow, Seeded, SweepInfo
@@ -32,6 +32,31 @@ if TYPE_CHECKING:
     from state.state import State
 
 _UNLISTED = "an unlisted feed does not count as empty; --trust-state continues without it"
+
+AGAIN = tuple(kind for kind in FailureClass if kind.may_pass)
+"""Causes outside the build that may be gone: a missing tool, a full disk, the network, a login."""
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierFailures:
+    """Cells that failed in earlier runs of the sweep, counted by class.
+
+    A new run tries those again whose cause may be gone. The others fail again until the catalog or
+    the settings change: it leaves them, says so, and prints the command that retries them.
+    """
+
+    tried: Counter[FailureClass] = field(default_factory=Counter)
+    left: Counter[FailureClass] = field(default_factory=Counter)
+
+    def lines(self, stamp: str, flags: str = "") -> list[str]:
+        """Lines for people. `flags`: what the commands need besides the stamp."""
+        lines = []
+        if self.tried:
+            lines.append(f"failed before, tried again: {_counted(self.tried)}")
+        if self.left:
+            again = f"to try them again: modelmill retry {stamp}{flags}"
+            lines.append(f"failed before, left as they are: {_counted(self.left)}; {again}")
+        return lines
 
 
 @dataclass(slots=True)
@@ -46,7 +71,7 @@ class Sweep:
     recorded: Mapping[str, object] = field(default_factory=dict)
     """The settings that a resume needs; see `flows.sweep.recorded`."""
     again: bool = True
-    """Whether to retry failures whose cause may be gone; see `flows.sweep.earlier_failures`."""
+    """Whether to retry failures whose cause may be gone; see `EarlierFailures`."""
     by_memory: bool = False
     """Whether to lease cells only to machines with the memory that they took before."""
     newest: Mapping[str, Published] = field(default_factory=dict)
@@ -223,3 +248,29 @@ def among(plan: Plan, state: State, sweep_id: int) -> frozenset[str] | None:
     """The models to lease, when this run selects fewer than the sweep has; None: all of them."""
     selected = frozenset(model.name for model in plan.models)
     return None if state.models(sweep_id) <= selected else selected
+
+
+def try_again(
+    state: State, info: SweepInfo, cells: Collection[str], *, again: bool
+) -> EarlierFailures:
+    """Plan those of these cells again that may succeed now.
+
+    Not with `again` off: then the user has chosen which cells to try.
+    """
+    if info.created:
+        return EarlierFailures()
+    failed = {
+        one.cell: one.failure or FailureClass.UNKNOWN
+        for one in state.outcomes(info.id, brief=True)
+        if one.status.failed and one.cell in cells
+    }
+    tried = set(state.retry(info.id, AGAIN, among=failed)) if again and failed else set()
+    found = EarlierFailures()
+    for cell, kind in failed.items():
+        if not is_export(cell):
+            (found.tried if cell in tried else found.left)[kind] += 1
+    return found
+
+
+def _counted(counts: Counter[FailureClass]) -> str:
+    return ", ".join(f"{counts[kind]} {kind}" for kind in FailureClass if counts[kind])

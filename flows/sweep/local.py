@@ -72,17 +72,10 @@ def open_slots(
         limit = settings.disk_budget or 0
         budget = DiskBudget(store, limit, ledger=ledger, beside=kept, evicted=note)
         context = SweepContext(
-            plan=plan,
-            sweep_id=sweep.info.id,
-            state=state,
-            leases=leases,
-            stop=sweep.stop,
-            settings=settings,
-            publish_pool=pool,
-            ledger=ledger,
-            publisher=sweep.publisher,
-            newest=sweep.newest,
-            among=sweep.among(),
+            sweep,
+            leases,
+            pool,
+            ledger,
             offers=offers,
         )
         memory = MemoryBudget(settings.memory_budget or 0, ledger=ledger)

@@ -51,7 +51,7 @@ class Run:
     """What a resume needs to know; see `flows.sweep.recorded`."""
     as_json: bool = False
     again: bool = True
-    """Whether to retry failures whose cause may be gone; see `flows.sweep.earlier_failures`."""
+    """Whether to retry failures whose cause may be gone; see `flows.sweep.lifecycle`."""
     _stop: Stop = field(default_factory=Stop, init=False)
     _unshown: str = field(default="", init=False)
     """Why Prefect does not show all of the run; empty if it does."""

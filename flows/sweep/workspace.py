@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from flows.cli.activity import waiting_for
 from flows.cli.settings import Settings
-from matrix.errors import Exit, MillError, UsageError
+from matrix.errors import Unusable, UsageError
 from matrix.slugs import slug
 
 if TYPE_CHECKING:
@@ -24,12 +24,6 @@ if TYPE_CHECKING:
     from state.state import State
 
 HOME_NAME = ".modelmill"
-
-
-class Unwritable(MillError):
-    """The home folder cannot be used."""
-
-    exit_code = Exit.UNUSABLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +65,7 @@ class Workspace:
         return self.home / "packages" if self.settings.keep_local else None
 
     def prepare(self) -> None:
-        """Make the home folder. Raises `Unwritable`."""
+        """Make the home folder. Raises `Unusable`."""
         try:
             # Not in a folder with other content, which Git would ignore too.
             ours = not self.home.exists() or self.home.name == HOME_NAME
@@ -81,9 +75,9 @@ class Workspace:
                 ignore.write_text("# written by modelmill\n*\n", "utf-8")
         except OSError as error:
             text = f"cannot make the folder {self.home}: {error.strerror}"
-            raise Unwritable(text, hint="choose one with --home") from None
+            raise Unusable(text, hint="choose one with --home") from None
         if not os.access(self.home, os.W_OK):
-            raise Unwritable(f"the folder {self.home} is read-only", hint="choose one with --home")
+            raise Unusable(f"the folder {self.home} is read-only", hint="choose one with --home")
 
     def tidy(self) -> None:
         """Remove the working folders of killed runs."""
@@ -125,7 +119,7 @@ class Workspace:
     def _expect_state(self) -> None:
         if not self.has_state():
             hint = "run a sweep first, or name it with --state"
-            raise Unwritable(f"there is no state at {self.state}", hint=hint)
+            raise Unusable(f"there is no state at {self.state}", hint=hint)
 
     def open_feed(self) -> Feed:
         """The feed."""

@@ -122,18 +122,7 @@ class SweepHarness:
             LeaseRenewer(self.state, self.stop, 60.0) as leases,
             ThreadPoolExecutor(2) as pool,
         ):
-            yield SweepContext(
-                plan=sweep.plan,
-                sweep_id=sweep.info.id,
-                state=self.state,
-                leases=leases,
-                stop=self.stop,
-                settings=sweep.settings,
-                publish_pool=pool,
-                publisher=sweep.publisher,
-                newest=sweep.newest,
-                among=sweep.among(),
-            )
+            yield SweepContext(sweep, leases, pool)
 
     def _slots(self, number_of_slots: int, plan: Plan) -> list[Slot]:
         slots = []

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from feed.interface import LocalFile, Published
-from flows.slot.cell_work import log_name
+from flows.slot.context import log_name
 from flows.slot.model_run import MOST_RUNS, ModelRun
 from matrix.errors import Exit
 from matrix.status import FailureClass, Status
