@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from flows.cli.resolution import resolve
 from flows.cli.settings import FORM, OPTIONS
-from flows.fleet.parent import Ended, Parent
+from flows.fleet.parent import Parent
 from flows.fleet.parent_display import AWAY, ParentDisplay, tags_of
 from flows.fleet.parent_runs import PARENT_FLOW, earlier_night, nightly_tags, this_run
 from flows.fleet.run import FleetRun, read_run, state_url, values_of
@@ -121,7 +121,7 @@ def parent(
 
 
 def _failed(error: MillError) -> State[Any]:
-    return Failed(message=f"{type(error).__name__}: {error}"[:500])
+    return Failed(message=str(error)[:500])
 
 
 def _planned(catalog: str, stamp: str, form: BaseModel, cwd: Path) -> FleetRun:
@@ -160,7 +160,7 @@ def _sweep(
                 if here:
                     display.name_and_tag(here.id, tags)
                 slots = SlotRuns(client, pool, parameters, tags)
-                if lead.lead(run, slots) is not Ended.OVER:
+                if not lead.lead(run, slots):
                     return None
         summary, index = lead.finish(led)
         display.result(led.info, settings, run.plan, index)

@@ -66,7 +66,7 @@ class Launch:
 
     def go(self) -> Exit:
         """Record and start the run, follow it, say how it ended."""
-        self.check()
+        check_server(self.pool)
         if self.settings.summary:
             clear_summaries(self.settings.path(self.settings.summary))
         stop = Stop()
@@ -76,7 +76,9 @@ class Launch:
             sweep = Sweep(self.plan, self.settings, state, feed, stop, self.values, self.again)
             sweep.by_memory = True
             run = self._record(sweep)
-            self._follow(state, run, self._submit(run), stop)
+            with reached():
+                parent = submit(self.pool, run)
+            self._follow(state, run, parent, stop)
             if stop:
                 cancel_sweep(opened, run.sweep)
             sweep.info = info = opened.sweep(run.sweep)
@@ -94,14 +96,6 @@ class Launch:
                 held = conclude_tunings(opened, self.settings, name, asked, as_json=as_json)
                 code = Exit.CELLS_FAILED if code is Exit.OK and not held else code
         return code
-
-    def check(self) -> None:
-        """Refuse, before anything is recorded, a server that cannot start it."""
-        check_server(self.pool)
-
-    def _submit(self, run: FleetRun) -> UUID:
-        with reached():
-            return submit(self.pool, run)
 
     def _record(self, sweep: Sweep) -> FleetRun:
         sweep.record(estimate(self.plan, sweep.state))
@@ -168,7 +162,7 @@ def resume_on_fleet(
         info = find_sweep(state, stamp)
         narrowing = () if retry is None else ("only",)
         launch = launch_of(state, info, settings, pool, narrowing, as_json=as_json)
-        launch.check()  # before anything is planned again
+        check_server(pool)  # before anything is planned again
         if retry is not None and not state.retry(info.id, retry, settings.only):
             raise nothing_to_retry(state, info)
     return replace(launch, again=retry is None).go()

@@ -11,7 +11,6 @@ import os
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 from flows.cli.settings import Settings
@@ -37,17 +36,6 @@ LEADS = "leads"
 SUCCESSOR_TRIES = 150
 """How often a server that is away is asked for another parent, five minutes in all: a sweep without
 a parent ends only when somebody resumes it."""
-
-
-class Ended(Enum):
-    """Why a parent leads no more."""
-
-    OVER = auto()
-    """Nothing is left to do, or everybody is to stop: this parent finishes the sweep."""
-    REPLACED = auto()
-    """A newer parent leads."""
-    LEFT = auto()
-    """Its worker ends; another parent was asked for."""
 
 
 @dataclass(slots=True)
@@ -82,37 +70,41 @@ class Parent:
             run = replace(run, id=record_run(self.state, run))
         return sweep, run
 
-    def lead(self, run: FleetRun, slots: SlotRuns) -> Ended:
-        """Take the lead until the end; then cancel the slot runs that still wait."""
+    def lead(self, run: FleetRun, slots: SlotRuns) -> bool:
+        """Take the lead until the end; then cancel the slot runs that still wait.
+
+        False: another parent finishes the sweep.
+        """
         mark = {LEADS: run.id, "pid": os.getpid()}
         self._leads_since = self.state.note(run.sweep, Kind.NOTICE, mark)
-        ended = Ended.OVER
+        over = True
         try:
-            ended = self.supervise(run, slots)
+            over = self.supervise(run, slots)
         finally:
-            if ended is Ended.OVER:
+            if over:
                 with suppress(*self.away):
                     slots.cancel_waiting()
                 # Not twice: a resume that has begun meanwhile would take it for its own end.
                 if self.stop and not isinstance(self.stop.error, StoppedElsewhere):
                     stop_for_all(self.state, run.sweep, self.stop.error)
-        return ended
+        return over
 
-    def supervise(self, run: FleetRun, slots: SlotRuns) -> Ended:
-        """Submit slot runs until nothing is open, a stop, or another parent leads."""
+    def supervise(self, run: FleetRun, slots: SlotRuns) -> bool:
+        """Submit slot runs until nothing is open or a stop. False: a newer parent leads, or the
+        worker ends and another parent was asked for."""
         selected = among(run.plan, self.state, run.sweep)
         while not self.stop:
             if self._replaced(run.sweep):
-                return Ended.REPLACED
+                return False
             if self.worker is not None and self.worker.draining and self._left(slots):
-                return Ended.LEFT
+                return False
             demand = self._demand(run.sweep, selected)
             if demand is None:
-                return Ended.OVER
+                return True
             with suppress(*self.away):  # the next round asks again
                 self._submit_slots(run.sweep, slots, demand)
             self.stop.wait(INTERVAL)
-        return Ended.OVER
+        return True
 
     def _replaced(self, sweep: int) -> bool:
         notices = self.state.events(sweep, self._leads_since, kind=Kind.NOTICE)

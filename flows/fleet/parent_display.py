@@ -26,8 +26,7 @@ from flows.observe.summaries import REPORT_NAME, write_summaries
 from flows.observe.summaries.document import SummaryDocument, summary_document
 from flows.observe.summaries.markdown import markdown
 from flows.observe.views import View
-from flows.prefect.artifacts import artifact_key
-from flows.prefect.shown_run import ShownRun
+from flows.prefect.shown_run import ShownRun, artifact_key
 from matrix.model import Plan
 from state.records import SweepInfo
 from state.state import State

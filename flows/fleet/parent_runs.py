@@ -21,7 +21,7 @@ from prefect.states import Scheduled
 
 from flows.fleet.failed_starts import PendingRuns
 from flows.fleet.run import FleetRun
-from matrix.errors import Exit, MillError, UsageError
+from matrix.errors import Unusable, UsageError
 
 PARENT_FLOW = "modelmill-fleet"
 NIGHTLY = "nightly:"
@@ -170,12 +170,6 @@ def runs_of(
     )
 
 
-class NoServer(MillError):
-    """The Prefect server does not answer, or refuses us."""
-
-    exit_code = Exit.UNUSABLE
-
-
 @contextmanager
 def reached() -> Iterator[None]:
     """Turn the errors of Prefect's client into one line."""
@@ -186,13 +180,13 @@ def reached() -> Iterator[None]:
     except httpx.HTTPStatusError as error:
         code = error.response.status_code
         hint = "set PREFECT_API_AUTH_STRING or PREFECT_API_KEY" if code in {401, 403} else ""
-        raise NoServer(f"the Prefect server at {shown} answers {code}", hint=hint) from None
+        raise Unusable(f"the Prefect server at {shown} answers {code}", hint=hint) from None
     except ObjectNotFound:
-        raise NoServer(
+        raise Unusable(
             f"the Prefect server at {shown} has no such pool", hint="run modelmill deploy first"
         ) from None
     except (httpx.HTTPError, RuntimeError) as error:
-        raise NoServer(
+        raise Unusable(
             f"the Prefect server at {shown} cannot be reached: {error}",
             hint="start it, or check PREFECT_API_URL",
         ) from None

@@ -18,7 +18,7 @@ from flows.cli.settings import OPTIONS, ORDERED, Settings
 from flows.sweep.recorded import TUNING, remember, typed
 from flows.sweep.stop import Stop
 from matrix.codec import from_json, to_json
-from matrix.errors import Exit, MillError, UsageError
+from matrix.errors import MillError, UsageError
 from matrix.model import Plan
 from matrix.plan_json import plan_from_record, plan_to_record
 from state.damage import Tolerated
@@ -36,8 +36,6 @@ _VISIBLE_WITHIN = 90
 
 class NoFleetRun(MillError):
     """The state has no such run of a fleet."""
-
-    exit_code = Exit.USAGE
 
 
 @dataclass(frozen=True, slots=True)

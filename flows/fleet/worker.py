@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import platform
 import shutil
 import subprocess
+import time
 import uuid
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from flows.cli.quantity import counted, show_size
 from flows.cli.settings import Settings
-from flows.fleet.cleanup import Cleanup
 from flows.fleet.run import state_url
 from flows.fleet.worker_folder import CWD, FOLDER, WORDS, WorkerFolder
 from flows.sweep.engines import engine_spec, slot_count
@@ -22,14 +24,18 @@ from flows.sweep.needs import words_here
 from flows.sweep.stop import Stop
 from flows.sweep.workspace import Workspace
 from machine.children import family, kill, module_command, start
-from matrix.errors import Exit, MillError, UsageError
+from matrix.errors import MillError, Unusable, UsageError
 from matrix.needs import Words, to_text
 from state.state import open_state
 from workers.engines import installed_engines
 from workers.host.client import EngineHost
 from workers.host.watch import HostLimits
+from workers.store import Store
+from workers.store.folder import is_store
 
 _START_LIMIT = 120.0
+PERIOD = 6 * 3600.0
+"""Seconds between two clean-ups."""
 _DEFAULTS = {
     "PREFECT_WORKER_QUERY_SECONDS": "2",
     # Works around Prefect (test_a_worker_asks_for_what_is_due_by_its_own_clock): that clock may be
@@ -42,12 +48,6 @@ _DEFAULTS = {
 }
 SWEEPS = "-sweeps"
 """The pool of parents is named as that of the slots, with this at the end."""
-
-
-class WorkerFailed(MillError):
-    """This machine cannot take part, or no longer."""
-
-    exit_code = Exit.UNUSABLE
 
 
 @dataclass(slots=True)
@@ -72,22 +72,16 @@ class Worker:
         open_state(state_url(self.settings)).close()
         able = [name for name in self.engines or installed_engines() if self._answers(name)]
         if not able:
-            raise WorkerFailed("no engine works on this machine", hint="see modelmill doctor")
+            raise Unusable("no engine works on this machine", hint="see modelmill doctor")
         benches = work.targets() if self.settings.bench_machine else ()
         return words_here(self.settings, able, self.settings.has, work.profiles(), benches)
 
     def _answers(self, name: str) -> bool:
         limits = HostLimits(start_timeout=_START_LIMIT, plan_timeout=_START_LIMIT)
         try:
-            host = EngineHost(
-                engine_spec(self.settings, name),
-                limits=limits,
-                log_dir=Workspace(self.settings).logs,
-            )
-            try:
+            spec, logs = engine_spec(self.settings, name), Workspace(self.settings).logs
+            with closing(EngineHost(spec, limits=limits, log_dir=logs)) as host:
                 host.tools()
-            finally:
-                host.close()
         except MillError as error:
             if self.engines:
                 raise
@@ -151,7 +145,7 @@ class Worker:
             if process.poll() is not None:
                 logs = [log.read_text("utf-8", "replace") for log in sorted(folder.glob("*.log"))]
                 last = "; ".join(text.strip().splitlines()[-1] for text in logs if text.strip())
-                raise WorkerFailed(
+                raise Unusable(
                     f"Prefect's worker ended: {last or 'it wrote no reason'}",
                     hint="check that the server runs and the pool exists (modelmill deploy)",
                 )
@@ -187,3 +181,50 @@ def queue_name(words: Words) -> str:
     """The queue of all machines that announce the same."""
     digest = hashlib.sha256(to_text(words).encode()).hexdigest()[:8]
     return f"{platform.system().lower()}-{digest}"
+
+
+@dataclass(slots=True)
+class Cleanup:
+    """Removes old stage results, old logs and leftovers of killed runs from one home folder.
+
+    A machine of a fleet builds unattended for months, so its disk would fill up. Results that
+    running builds use stay, and so do packages that were kept for inspection (conflicts, failed
+    verification).
+    """
+
+    settings: Settings
+    _next: float = field(default_factory=time.monotonic)
+
+    def if_due(self) -> str | None:
+        """Clean up if the time has come; returns what was removed, if anything."""
+        if time.monotonic() < self._next:
+            return None
+        self._next = time.monotonic() + PERIOD
+        return self.clean(time.time() - self.settings.retention)
+
+    def clean(self, since: float) -> str | None:
+        """Remove what was not used since then, and what exceeds the disk budget."""
+        work = Workspace(self.settings)
+        work.tidy()
+        removed = [*_results(work, self.settings.disk_budget, since), *_logs(work.logs, since)]
+        return f"removed {' and '.join(removed)}" if removed else None
+
+
+def _results(work: Workspace, budget: int | None, since: float) -> Iterator[str]:
+    if not is_store(work.store):
+        return
+    with closing(Store(work.store)) as store:
+        report = store.gc(budget or math.inf, since)
+    if report.evicted:
+        yield f"{counted(len(report.evicted), 'stage result')} ({show_size(report.freed)})"
+
+
+def _logs(folder: Path, since: float) -> Iterator[str]:
+    removed = 0
+    for path in folder.rglob("*.log*"):
+        with suppress(OSError):  # held open on Windows, or gone meanwhile
+            if path.is_file() and path.stat().st_mtime < since:
+                path.unlink()
+                removed += 1
+    if removed:
+        yield counted(removed, "log")

@@ -34,10 +34,9 @@ _WORDS = {True: "holds", False: "fails", None: "not run"}
 
 
 @dataclass(slots=True)
-class Cellwork:
+class TargetResult:
     """What came of one target."""
 
-    cell: Cell
     package: Package
     climbed: Climbed | None = None
     error: BuildFailed | None = None
@@ -60,7 +59,7 @@ class Climb:
     builder: Builder
     verifier: Verifier
     tell: Callable[[str], None] = untold
-    done: dict[str, Cellwork] = field(default_factory=dict)
+    done: dict[str, TargetResult] = field(default_factory=dict)
     _outputs: Any = None
     """Distances of the export from PyTorch; a `BuildFailed` if they could not be measured."""
 
@@ -179,7 +178,7 @@ class Climb:
         """The targets that were built."""
         return [name for name, one in self.done.items() if one.package.folder]
 
-    def _built(self, cell: Cell) -> Cellwork:
+    def _built(self, cell: Cell) -> TargetResult:
         name = cell.id.rpartition("@")[2].replace(":", "-")
         log = self.folder / "logs" / f"{name}.log"
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -194,9 +193,9 @@ class Climb:
         except BuildFailed as error:
             told = {"cell": cell.id, "error": str(error)}
             put(self.folder, f"evidence/build-{name}.json", told)
-            return Cellwork(cell, package, error=error)
+            return TargetResult(package, error=error)
 
-    def _examined(self, cell: Cell, built: Built, package: Package) -> Cellwork:
+    def _examined(self, cell: Cell, built: Built, package: Package) -> TargetResult:
         climbed = self.verifier.climb(Subject.of(built))
         if self._outputs is None:
             try:
@@ -216,7 +215,7 @@ class Climb:
         built.move_to(self.folder / place)
         said = ", ".join(f"{one.name} {_WORDS[one.passed]}" for one in climbed.rungs)
         made = replace(package, folder=place, tree=built.tree, success=said, weights=weights)
-        return Cellwork(cell, made, climbed)
+        return TargetResult(made, climbed)
 
 
 def clear(folder: Path) -> None:

@@ -48,11 +48,6 @@ class Probe:
     doubt: str = ""
     """Why the task may be the wrong one."""
 
-    @property
-    def architecture(self) -> str:
-        """The model type of Transformers; `unknown`: only a download would show it."""
-        return self.coverage.architecture
-
 
 def probe(engine: str, model: Model, known: Iterable[Finding]) -> Probe:
     """Look a model up; its family's findings are among the known ones."""

@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from flows.onboard.coverage import Effort, Probe
-from flows.onboard.goals import Tier, reached
+from flows.onboard.goals import Tier
 from machine.files import hash_file, replace_file
 from matrix.codec import from_json, to_json
 from matrix.errors import MillError
@@ -93,11 +93,6 @@ class Record:
         if not self.goal:
             return "nothing yet"
         return "an entry" if self.effort in {Effort.ENTRY, Effort.FIRST_ENTRY} else "an exporter"
-
-    @property
-    def stands(self) -> bool:
-        """Whether the goal agrees with the ladder."""
-        return self.goal == reached(self.tiers)
 
 
 def put(folder: Path, name: str, value: object) -> Path:

@@ -84,7 +84,7 @@ class Onboarding:
         record = Record(
             model=model.id,
             task=model.task,
-            architecture=found.architecture,
+            architecture=found.coverage.architecture,
             engine=plan.engine,
             targets=tuple(cell.target.label for cell in cells),
             began=began,
@@ -93,7 +93,7 @@ class Onboarding:
             entry=as_toml("model", table),
             needless=self._needless(table, plan, settings, today),
             row={
-                "model": model.id, "task": model.task, "architecture": found.architecture,
+                "model": model.id, "task": model.task, "architecture": found.coverage.architecture,
                 "targets": " ".join(cell.target.label for cell in cells),
                 "effort": str(found.effort), "goal": reached(tiers) or "none",
             },
@@ -235,7 +235,7 @@ def draft(model: Model, found: Probe, tiers: tuple[Tier, ...], today: date) -> s
     if odd:
         title = f"{model.id} stops at {odd[0].goal} for {model.task}: {odd[0].verdict}"
     table = {
-        "id": slug(f"{found.architecture}-{model.id}-{model.task}"),
+        "id": slug(f"{found.coverage.architecture}-{model.id}-{model.task}"),
         "kind": "family",
         "title": title,
         "observation": "; ".join(f"{one.goal} {one.verdict}: {one.why}" for one in tiers),
@@ -243,7 +243,7 @@ def draft(model: Model, found: Probe, tiers: tuple[Tier, ...], today: date) -> s
         "confidence": "low",
         "falsified_by": "an onboarding of the same model that ends otherwise",
         "updated": today.isoformat(),
-        "scope": {"architectures": [found.architecture], "models": [model.id]},
+        "scope": {"architectures": [found.coverage.architecture], "models": [model.id]},
     }
     return as_toml("finding", table)
 

@@ -16,7 +16,7 @@ from flows.cli.settings import Settings
 from flows.onboard import folder as files
 from flows.onboard.climb import latencies
 from flows.onboard.folder import Package, Record, Unreadable, differences, read
-from flows.onboard.goals import Verdict, breaches
+from flows.onboard.goals import Verdict, breaches, reached
 from flows.onboard.numbers import faults, latency, numbers
 from flows.onboard.onboarding import CARRIED, cells_of, probed, with_level
 from flows.onboard.report import markdown
@@ -119,7 +119,7 @@ class Review:
         """What the record says of itself."""
         for text in breaches(record.tiers):
             self._reject(text)
-        if not record.stands:
+        if record.goal != reached(record.tiers):
             self._reject(f"it claims the goal {record.goal or 'none'}, which its ladder denies")
         if record.effort is not record.probe.effort:
             self._reject(f"it claims the effort {record.effort}, its probe {record.probe.effort}")

@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from flows.observe.progress import UNSHOWN, SweepProgress
@@ -82,12 +81,7 @@ class Display:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        _kind: type[BaseException] | None,
-        error: BaseException | None,
-        _traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
         self._error = error
         self._ended.set()
         self._wait_for_last_words()

@@ -56,10 +56,6 @@ ENVIRONMENT = {
 }
 
 
-class ServerFailed(MillError):
-    """The server cannot be started or used; the text says why."""
-
-
 @dataclass(slots=True)
 class Server:
     """A server that this process starts and stops."""
@@ -87,7 +83,7 @@ class Server:
                 if not self.lives or time.monotonic() > deadline:
                     why = self.trouble() or f"the embedded Prefect server did not start: {self.log}"
                     self.stop(0.0)
-                    raise ServerFailed(why)
+                    raise MillError(why)
                 cancel.wait(0.05)
         finally:
             self._lock.release()
@@ -127,8 +123,8 @@ def start_server(
             raise
     except OSError as error:
         if is_full(error):
-            raise ServerFailed(f"the disk of {prefect_home} is full") from error
-        raise ServerFailed(f"{prefect_home} cannot be written: {reason(error)}") from error
+            raise MillError(f"the disk of {prefect_home} is full") from error
+        raise MillError(f"{prefect_home} cannot be written: {reason(error)}") from error
 
 
 def prefect_home_of(home: Path, environ: Mapping[str, str]) -> Path:
@@ -144,9 +140,9 @@ def _wait_for_turn(prefect_home: Path, cancel: threading.Event) -> FileLock:
     try:
         return take(prefect_home / "start.lock", WaitRules(START_LIMIT, cancel))
     except WaitCancelled as error:
-        raise ServerFailed(TOO_LATE) from error
+        raise MillError(TOO_LATE) from error
     except WaitedTooLong as error:
-        raise ServerFailed(error.message, hint=error.hint) from error
+        raise MillError(error.message, hint=error.hint) from error
 
 
 def _spawn(prefect_home: Path, environ: Mapping[str, str], lock: FileLock) -> Server:
@@ -234,7 +230,7 @@ class ChosenServer:
             own.wait(cancel)
         if cancel.is_set():
             own.stop(0.0)  # nobody else does any more
-            raise ServerFailed(TOO_LATE)
+            raise MillError(TOO_LATE)
         return own.url
 
     def problem(self, error: Exception | None = None) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -34,12 +35,13 @@ from prefect.settings import (
 from prefect.states import Cancelled, Completed, Crashed, Failed, Running, to_state_create
 
 from flows.observe.progress import SweepProgress
-from flows.prefect.artifacts import artifact_key, outcome_table, percent_done, progress_text
 from machine.processes import claim, owner_alive
 from matrix.model import PlannedModel
 from matrix.status import Status
 from state.records import Event, Holder, Kind, Outcome
 
+MOST_ROWS = 2000
+"""Of the table of outcomes."""
 FLOW_NAME = "modelmill-sweep"
 _TASK_KEY = "build-model"
 _PROGRESS_INTERVAL = 5.0
@@ -255,3 +257,36 @@ def _crash(client: SyncPrefectClient, run: UUID) -> None:
 
 def _is_dead(tag: str) -> bool:
     return tag.startswith(_PROCESS) and owner_alive(tag) is False
+
+
+def artifact_key(stamp: str, kind: str) -> str:
+    """The key of an artifact; Prefect allows lower case, digits and dashes only."""
+    slug = re.sub(r"[^0-9a-z]+", "-", stamp.lower()).strip("-")
+    return f"modelmill-{slug}-{kind}"
+
+
+def percent_done(progress: SweepProgress) -> float:
+    """How much of the sweep has ended."""
+    return 100.0 * progress.ended / progress.total if progress.total else 100.0
+
+
+def progress_text(progress: SweepProgress) -> str:
+    """The text beside the progress bar."""
+    counts = f"{progress.ended} of {progress.total} cells, {progress.failed} failed"
+    return "; ".join(filter(None, (counts, *progress.left_lines(), progress.remarks)))
+
+
+def outcome_table(stamp: str, outcomes: Iterable[Outcome]) -> tuple[list[dict[str, str]], str]:
+    """The table, failures and their messages first, and its description."""
+    ranked = sorted(outcomes, key=lambda one: (not one.status.failed, one.cell))
+    rows = [
+        {
+            "cell": one.cell,
+            "status": str(one.status),
+            "version": one.version,
+            "class": str(one.failure or ""),
+            "message": (one.message or "")[:200],
+        }
+        for one in ranked
+    ]
+    return rows[:MOST_ROWS], f"{len(rows)} cells and exports of sweep {stamp}"

@@ -6,8 +6,8 @@ import httpx
 import pytest
 from prefect.exceptions import ObjectNotFound
 
-from flows.fleet.parent_runs import NoServer, reached
-from matrix.errors import Exit
+from flows.fleet.parent_runs import reached
+from matrix.errors import Exit, Unusable
 
 URL = "http://user:s3cret@server:4200/api"
 REQUEST = httpx.Request("GET", URL)
@@ -32,7 +32,7 @@ def test_errors_of_the_client_become_ours(
     error: Exception, says: str, hint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PREFECT_API_URL", URL)
-    with pytest.raises(NoServer) as caught, reached():
+    with pytest.raises(Unusable) as caught, reached():
         raise error
     assert says in caught.value.message
     assert hint in caught.value.hint
@@ -42,5 +42,5 @@ def test_errors_of_the_client_become_ours(
 
 def test_without_an_address_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
-    with pytest.raises(NoServer, match="not set"), reached():
+    with pytest.raises(Unusable, match="not set"), reached():
         raise httpx.ConnectError("refused")

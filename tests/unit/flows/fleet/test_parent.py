@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from feed.directory import DirectoryFeed
-from flows.fleet.parent import LEADS, SUCCESSOR_TRIES, Ended, Parent
+from flows.fleet.parent import LEADS, SUCCESSOR_TRIES, Parent
 from flows.fleet.run import FleetRun
 from flows.fleet.slot_runs import SlotRuns
 from flows.fleet.worker_folder import WorkerFolder
@@ -21,6 +21,7 @@ from matrix.needs import Words
 from state.records import Kind, Owner
 from state.state import State
 from tests.fleets.runs import begun
+from tests.machine.dead import dead_name
 
 SERVED: dict[str, Words] = {"good": frozenset({"engine:fake"})}
 
@@ -145,7 +146,7 @@ def test_the_end_is_told_to_all_once(tmp_path: Path) -> None:
     slots.away = True
     with state:
         slots.away = False
-        assert parent_of(state, run, tmp_path, stop).lead(run, slots) is Ended.OVER
+        assert parent_of(state, run, tmp_path, stop).lead(run, slots)
         assert len(list(state.events(run.sweep, kind=Kind.INTERRUPTED))) == 1
     assert slots.done == ["cancel waiting"]
 
@@ -157,7 +158,7 @@ def test_who_was_stopped_by_others_does_not_tell_them(tmp_path: Path) -> None:
     slots = Slots(stop, **SERVED)
     slots.then = lambda: stop.ask(StoppedElsewhere({"why": "cancelled"}))
     with state:
-        assert parent_of(state, run, tmp_path, stop).lead(run, slots) is Ended.OVER
+        assert parent_of(state, run, tmp_path, stop).lead(run, slots)
         assert not any(state.events(run.sweep, kind=Kind.INTERRUPTED))
 
 
@@ -165,7 +166,7 @@ def test_the_parent_that_began_last_leads(tmp_path: Path) -> None:
     state, run = begun(tmp_path)
     first, second = Quick(), Quick()
     slots, others = Slots(first, **SERVED), Slots(second, **SERVED)
-    leads: list[Ended] = []
+    leads: list[bool] = []
 
     def another() -> None:
         slots.then = lambda: None
@@ -173,12 +174,12 @@ def test_the_parent_that_began_last_leads(tmp_path: Path) -> None:
 
     slots.then = another
     with state:
-        assert parent_of(state, run, tmp_path, first).lead(run, slots) is Ended.REPLACED
+        assert not parent_of(state, run, tmp_path, first).lead(run, slots)
         assert next(state.events(run.sweep, kind=Kind.INTERRUPTED)).data == {
             "why": "cancelled",
             "exit_code": Exit.INTERRUPTED,
         }
-    assert leads == [Ended.OVER]
+    assert leads == [True]
     assert slots.done == []  # what waits is the other's
 
 
@@ -190,14 +191,15 @@ def test_a_parent_whose_worker_goes_has_another_one_started(killed: bool, tmp_pa
 
     def go() -> None:
         if killed:
-            (orders.path / "owner").write_text("1 another-start")
+            [owner] = orders.path.glob("owner-*")
+            owner.rename(orders.path / f"owner-{dead_name()}")
         else:
             orders.drain()
 
     slots.then = go
     with state:
         lead = parent_of(state, run, tmp_path, Quick(), orders)
-        assert lead.lead(run, slots) is Ended.LEFT
+        assert not lead.lead(run, slots)
         assert not any(state.events(run.sweep, kind=Kind.INTERRUPTED))
     assert slots.done == ["start another parent"]
 
@@ -210,7 +212,7 @@ def test_a_parent_that_cannot_hand_over_goes_all_the_same(tmp_path: Path) -> Non
     slots.away = True
     with state:
         lead = parent_of(state, run, tmp_path, Quick(), orders)
-        assert lead.lead(run, slots) is Ended.LEFT
+        assert not lead.lead(run, slots)
     assert slots.done == ["start another parent"] * SUCCESSOR_TRIES
 
 

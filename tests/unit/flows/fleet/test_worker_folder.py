@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 
 from flows.fleet.worker import remove_abandoned
 from flows.fleet.worker_folder import WorkerFolder
-from machine.processes import claim
+from tests.machine.dead import dead_name
 
 
 def killed(folder: WorkerFolder) -> None:
     """Let the folder look as if another process had made it and were gone."""
     [owner] = folder.path.glob("owner-*")
-    owner.rename(folder.path / f"owner-{dead_claim()}")
-
-
-def dead_claim() -> str:
-    return claim().replace(f"-{os.getpid()}-", "-1-")
+    owner.rename(folder.path / f"owner-{dead_name()}")
 
 
 def test_a_fresh_worker_lets_its_slots_work(tmp_path: Path) -> None:
@@ -46,7 +41,7 @@ def test_a_busy_slot_holds_the_worker_until_it_ends(tmp_path: Path) -> None:
 
 def test_a_slot_that_was_killed_holds_nobody(tmp_path: Path) -> None:
     folder = WorkerFolder.make(tmp_path / "orders")
-    (folder.path / f"busy-{dead_claim()}").touch()
+    (folder.path / f"busy-{dead_name()}").touch()
     (folder.path / "busy-rubbish").touch()
     assert folder.working() == []
 

@@ -12,7 +12,7 @@ import pytest
 
 from flows.cli.resolution import resolve
 from flows.onboard import folder as files
-from flows.onboard.climb import Cellwork, Climb, clear
+from flows.onboard.climb import Climb, TargetResult, clear
 from flows.onboard.entry import Wanted
 from flows.onboard.folder import Package
 from flows.onboard.goals import Tier, Verdict
@@ -99,21 +99,21 @@ def test_what_is_set_for_sweeps_does_not_decide_what_is_proven(tmp_path: Path) -
     assert (found.priority, found.verify, found.target) == (PRIORITIES, "parity", ("mlas_cpu",))
 
 
-def work(name: str, **rungs: bool | None) -> Cellwork:
+def work(name: str, **rungs: bool | None) -> TargetResult:
     """What came of a target that was built."""
     found = tuple(Rung(rung, passed, f"{rung} of {name}") for rung, passed in rungs.items())
     climbed = cast("Any", SimpleNamespace(rungs=found))
     package = Package(name, name, f"packages/{name}", "", "", "")
-    return Cellwork(cast("Any", None), package, climbed)
+    return TargetResult(package, climbed)
 
 
-def unbuilt(name: str, failure: FailureClass) -> Cellwork:
+def unbuilt(name: str, failure: FailureClass) -> TargetResult:
     """What came of a target that was not built."""
     error = BuildFailed(failure, "export", "it ends here")
-    return Cellwork(cast("Any", None), Package(name, name, "", "", "", ""), error=error)
+    return TargetResult(Package(name, name, "", "", "", ""), error=error)
 
 
-def ladder(folder: Path, *done: Cellwork, verify: str = "parity") -> Climb:
+def ladder(folder: Path, *done: TargetResult, verify: str = "parity") -> Climb:
     nothing, settings = cast("Any", None), resolve({"verify": verify}, {}, folder)
     made = Climb(folder, settings, [], nothing, nothing)
     made.done = {one.package.target: one for one in done}
@@ -196,9 +196,9 @@ def compared(folder: Path, *unbuilt: str, **parity: bool | None) -> Tier:
         rungs = (Rung("parity", passed, f"so it is on {name}"),)
         package = Package(name, name, f"packages/{name}", "", "", "")
         climbed = cast("Any", SimpleNamespace(rungs=rungs))
-        climb.done[name] = Cellwork(nothing, package, climbed)
+        climb.done[name] = TargetResult(package, climbed)
     for name in unbuilt:
-        climb.done[name] = Cellwork(nothing, Package(name, name, "", "", "", ""))
+        climb.done[name] = TargetResult(Package(name, name, "", "", "", ""))
     return climb.compare()
 
 
