@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from machine.files import hash_file
@@ -32,19 +33,6 @@ FINAL = "_ctx.onnx"
 _TOKEN = 16
 
 
-@dataclass(frozen=True, slots=True)
-class FileOptions:
-    """What the command line says."""
-
-    profile: Profile
-    runtime: Runtime
-    dest: Path
-    share: bool = False
-    check: bool = True
-    overwrite: bool = False
-    watching: Watching = UNWATCHED
-
-
 @dataclass(slots=True)
 class Compiled:
     """The result of compiling one file."""
@@ -66,10 +54,15 @@ class FileCompiler:
     """Compiles files for one profile."""
 
     runtimes: Runtimes
-    options: FileOptions
     scratch: Path
     """A private folder."""
-    _count: int = field(default=0, init=False)
+    profile: Profile
+    runtime: Runtime
+    dest: Path
+    share: bool = False
+    check: bool = True
+    overwrite: bool = False
+    watching: Watching = UNWATCHED
 
     def run(self, paths: Sequence[Path]) -> list[Compiled]:
         """Compile all files and what is in folders, in order. Raises `UsageError` before anything
@@ -84,7 +77,7 @@ class FileCompiler:
             for (path, _stem), stem in zip(found.values(), stems, strict=True)
         ]
         self._guard(members)
-        groups = [members] if self.options.share else [[one] for one in members]
+        groups = [members] if self.share else [[one] for one in members]
         return [compiled for group in groups for compiled in self._group(group)]
 
     def _weights(self, path: Path) -> Sequence[str]:
@@ -101,28 +94,25 @@ class FileCompiler:
         return list(told["external"])
 
     def _guard(self, members: Sequence[Member]) -> None:
-        dest = self.options.dest
+        dest = self.dest
         if dest.exists() and not dest.is_dir():
             raise UsageError(f"{dest} is a file", hint="name a folder with -o")
         there = [one.output for one in members if (dest / one.output).exists()]
-        if there and not self.options.overwrite:
+        if there and not self.overwrite:
             raise UsageError(
                 f"{dest} has {', '.join(there[:3])} already", hint="add --overwrite, or choose -o"
             )
 
     def _group(self, wanted: Sequence[Member]) -> list[Compiled]:
-        options = self.options
         named = f"_{self._token(wanted)}.onnx"
         members = [replace(one, output=one.output.removesuffix(FINAL) + named) for one in wanted]
-        self._count += 1
-        folder = self.scratch / f"group-{self._count}"
-        folder.mkdir()
-        job = Job(options.runtime, options.profile, folder, options.watching)
+        folder = Path(tempfile.mkdtemp(dir=self.scratch))
+        job = Job(self.runtime, self.profile, folder, self.watching)
         result = compile_group(self.runtimes, members, job)
         shared = [one for one in members if result.contexts.get(one.name, {}).get("nodes")]
         sharing = None
         if len(shared) > 1:
-            options.watching.progress("compiling each model alone, to compare the sizes")
+            self.watching.progress("compiling each model alone, to compare the sizes")
             sharing = compare_sizes(self.runtimes, shared, result, job)
         found = []
         for final, member in zip(wanted, members, strict=True):
@@ -138,18 +128,18 @@ class FileCompiler:
         if error := result.failures.get(member.name):
             compiled.error = error.reason
         elif not result.contexts[member.name]["nodes"]:
-            provider = self.options.runtime.provider
+            provider = self.runtime.provider
             compiled.warning = f"no EPContext: {provider} takes no operator of it"
         else:
-            dest = self.options.dest
+            dest = self.dest
             compiled.output = dest / final
             names = result.contexts[member.name]["binaries"]
             compiled.binaries = tuple(dest / name for name in names)
-            if self.options.check:
-                self.options.watching.progress(f"checking {member.name}")
+            if self.check:
+                self.watching.progress(f"checking {member.name}")
                 compiled.checked = check_compiled(
-                    self.runtimes, self.options.runtime, member.model,
-                    result.folder / member.output, self.scratch, self.options.watching,
+                    self.runtimes, self.runtime, member.model,
+                    result.folder / member.output, self.scratch, self.watching,
                     shared=len(result.seconds) > 1,
                 )  # fmt: skip
                 if compiled.checked.passed is False:
@@ -166,7 +156,7 @@ class FileCompiler:
 
         No lock: binaries of another content have other names, and each name is replaced at once.
         """
-        dest = self.options.dest
+        dest = self.dest
         dest.mkdir(parents=True, exist_ok=True)
         for binary in dict.fromkeys(path for one in found for path in one.binaries):
             _publish(result.folder / binary.name, binary)
@@ -175,7 +165,7 @@ class FileCompiler:
                 _publish(result.folder / member.output, one.output)
 
     def _token(self, members: Sequence[Member]) -> str:
-        made_of = parameters(self.options.runtime, self.options.profile)
+        made_of = parameters(self.runtime, self.profile)
         digests = [
             value_digest([hash_file(one.model.parent / name)[0] for name in one.files])
             for one in members

@@ -210,9 +210,6 @@ def _broken(component: str, broken: Broken, orders: tuple[str, ...]) -> Compared
     side = "the subject" if broken.key == THIS else "the other one"
     beside = Fault(fault.at, fault.failure, f"not measured, because {side} failed")
     at_this, at_other = (fault, beside) if broken.key == THIS else (beside, fault)
-    null = GraphResult(component, fault=at_other)
-    return (
-        GraphResult(component, fault=at_this),
-        GraphResult(component, fault=at_other),
-        GraphComparison(component, None, null, orders, broken.key),
-    )
+    other = GraphResult(component, fault=at_other)
+    found = GraphComparison(component, None, other, orders, broken.key)
+    return GraphResult(component, fault=at_this), other, found

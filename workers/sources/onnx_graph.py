@@ -16,6 +16,7 @@ from workers.sources.errors import export_error, quantize_error
 
 STANDARD = {"", "ai.onnx"}
 """The names of the standard operator set."""
+MOST_NODES = 200_000
 FOUR_BITS = {21, 22, 23}
 """ONNX's numbers of the types with two values in a byte."""
 _QUANTIZED = (
@@ -29,6 +30,15 @@ def load(file: Path) -> Any:
     import onnx
 
     return onnx.load(str(file), load_external_data=False)
+
+
+def load_to_inspect(file: Path) -> Any:
+    """The same. Raises `ValueError` for a graph that would take too long to look at."""
+    model = load(file)
+    count = len(model.graph.node)
+    if count > MOST_NODES:
+        raise ValueError(f"{file.name} has {count} nodes, and {MOST_NODES} are allowed")
+    return model
 
 
 def graphs(model: Any) -> Iterator[Any]:

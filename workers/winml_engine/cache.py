@@ -61,22 +61,10 @@ class ExportCache:
     _digests: dict[Path, str] = field(default_factory=dict)
     _analyses: dict[tuple[str, str | None], Analysis] = field(default_factory=dict)
 
-    def first(self, export: Path, flags: Mapping[str, Any] | None) -> Path:
-        """The export optimized with the model's own flags (None: as it is)."""
-        return self._optimized(self.digest, export, flags)
-
-    def apply(self, graph: Path, flags: Mapping[str, Any]) -> Path:
-        """A graph of this cache optimized with the flags of its analysis, and only those."""
-        return self._optimized(self._digests[graph], graph, flags)
-
-    def analysis(self, graph: Path, rules: str | None) -> Analysis:
-        """The analysis of a graph of this cache."""
-        key = (self._digests[graph], rules)
-        if key not in self._analyses:
-            self._analyses[key] = analyze(graph, rules)
-        return self._analyses[key]
-
-    def _optimized(self, digest: str, graph: Path, flags: Mapping[str, Any] | None) -> Path:
+    def optimized(self, graph: Path, flags: Mapping[str, Any] | None) -> Path:
+        """The export, or a graph of this cache, optimized with these flags and only those; None:
+        as it is."""
+        digest = self._digests.get(graph, self.digest)
         key = (digest, json.dumps(None if flags is None else dict(flags), sort_keys=True))
         if key not in self._graphs:
             target = Path(tempfile.mkdtemp(dir=self.folder)) / GRAPH
@@ -84,6 +72,13 @@ class ExportCache:
             self._digests[target] = model_digest(target)
             self._graphs[key] = target
         return self._graphs[key]
+
+    def analysis(self, graph: Path, rules: str | None) -> Analysis:
+        """The analysis of a graph of this cache."""
+        key = (self._digests[graph], rules)
+        if key not in self._analyses:
+            self._analyses[key] = analyze(graph, rules)
+        return self._analyses[key]
 
 
 @dataclass(slots=True)

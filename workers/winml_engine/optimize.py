@@ -38,7 +38,7 @@ def run(job: StageJob) -> StageReport:
         from winml.modelkit.onnx import copy_onnx_model
 
         cached = _cache.of(start)
-        model = cached.first(start, None if settings["skip"] else settings["flags"])
+        model = cached.optimized(start, None if settings["skip"] else settings["flags"])
         analyses: list[Analysis] = []
         if settings["auto"] and not settings["skip"]:
             model, analyses = _loop(job, cached, model, settings["off"])
@@ -61,7 +61,7 @@ def _loop(
         if not found.flags:
             break
         job.progress(f"optimizing {number}/{ITERATIONS}")
-        model = cached.apply(model, found.flags)
+        model = cached.optimized(model, found.flags)
     analyses.append(cached.analysis(model, rules).without(off))
     return model, analyses
 

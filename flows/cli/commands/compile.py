@@ -169,7 +169,7 @@ def _compile_files(
     arguments: Arguments, wanted: Wanted, paths: Sequence[Path]
 ) -> Iterator[Compiled]:
     from workers.compile.devices import runtime_for
-    from workers.compile.files import FileCompiler, FileOptions
+    from workers.compile.files import FileCompiler
     from workers.host.watch import Watching
     from workers.runtimes.runtime import Missing
 
@@ -183,7 +183,9 @@ def _compile_files(
         if isinstance(runtime, Missing):
             text = f"{profile.label} cannot be made here: {runtime.why}"
             raise UsageError(text, hint=runtime.hint)
-        options = FileOptions(
+        compiler = FileCompiler(
+            runtimes,
+            folder,
             profile=profile,
             runtime=runtime,
             dest=Path(arguments.output),
@@ -192,7 +194,7 @@ def _compile_files(
             overwrite=arguments.overwrite,
             watching=Watching(settings.timeout, progress=_progress(arguments)),
         )
-        yield from FileCompiler(runtimes, options, folder).run(paths)
+        yield from compiler.run(paths)
 
 
 @contextmanager

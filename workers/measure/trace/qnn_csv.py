@@ -56,7 +56,7 @@ def read_csv(path: Path, window: Window | None = None, partitions: int | None = 
             raise Unreadable(f"{path.name} is cut off: execution {place} has no accelerator time")
     count = partitions or _period(executions)
     if window is not None:
-        _check_count(path, len(executions), window, count)
+        window.check(path.name, len(executions), "executions", count)
         executions = executions[window.warmup * count :]
     return _readings(executions, profile.names, count)
 
@@ -175,16 +175,6 @@ def _number(path: Path, number: int, text: str) -> float:
         if 0 <= value < inf:
             return value
     raise Unreadable(f"{path.name}:{number}: '{text[:40]}' is not a count")
-
-
-def _check_count(path: Path, found: int, window: Window, partitions: int) -> None:
-    wanted = window.runs * partitions
-    if found != wanted:
-        parts = f" of {partitions} parts of the graph" if partitions > 1 else ""
-        raise Unreadable(
-            f"{path.name} holds {found} executions, and {window.warmup} runs to warm up and "
-            f"{window.iterations} measured ones{parts} make {wanted}"
-        )
 
 
 def _period(executions: Sequence[_Execution]) -> int:

@@ -46,6 +46,15 @@ class Window:
         """All of them."""
         return self.warmup + self.iterations
 
+    def check(self, file: str, found: int, what: str, parts: int = 1, why: str = "") -> None:
+        """Raise `Unreadable` unless a profile holds as many runs, of each part of the graph."""
+        if found != self.runs * parts:
+            of = f" of {parts} parts of the graph" if parts > 1 else ""
+            raise Unreadable(
+                f"{file} holds {found} {what}, and {self.warmup} runs to warm up and "
+                f"{self.iterations} measured ones{of} make {self.runs * parts}{why}"
+            )
+
 
 @dataclass(frozen=True, slots=True)
 class Readings:

@@ -54,7 +54,7 @@ def test_equal_work_is_done_once(tools: Tools, caches: Cache, tmp_path: Path) ->
     file = export(tmp_path, "a")
     for _target in range(3):
         cached = caches.of(file)
-        graph = cached.apply(cached.first(file, {"clamp": True}), {"gelu": True})
+        graph = cached.optimized(cached.optimized(file, {"clamp": True}), {"gelu": True})
         cached.analysis(graph, "QNN_NPU")
     assert tools.transformed == [{"clamp": True}, {"gelu": True}]
     assert tools.analyzed == [("a|gelu", "QNN_NPU")]
@@ -64,21 +64,21 @@ def test_other_flags_rules_or_bytes_are_other_work(
     tools: Tools, caches: Cache, tmp_path: Path
 ) -> None:
     cached = caches.of(export(tmp_path, "a"))
-    start = cached.first(tmp_path / "model.onnx", {})
-    assert cached.apply(start, {"gelu": True}) != cached.apply(start, {"layer": True})
+    start = cached.optimized(tmp_path / "model.onnx", {})
+    assert cached.optimized(start, {"gelu": True}) != cached.optimized(start, {"layer": True})
     cached.analysis(start, "QNN_NPU")
     cached.analysis(start, None)
     assert len(tools.analyzed) == 2
     other = caches.of(export(tmp_path, "b"))
-    assert other.first(tmp_path / "model.onnx", {}).read_text().startswith("b|")
+    assert other.optimized(tmp_path / "model.onnx", {}).read_text().startswith("b|")
 
 
 def test_the_same_bytes_are_one_graph_whatever_made_them(
     tools: Tools, caches: Cache, tmp_path: Path
 ) -> None:
     cached = caches.of(export(tmp_path, "a"))
-    start = cached.first(tmp_path / "model.onnx", None)
-    same = cached.apply(start, {})
+    start = cached.optimized(tmp_path / "model.onnx", None)
+    same = cached.optimized(start, {})
     assert start.read_text() == same.read_text()
     cached.analysis(start, None)
     cached.analysis(same, None)
@@ -89,13 +89,13 @@ def test_the_same_bytes_are_one_graph_whatever_made_them(
 def test_components_do_not_push_each_other_out(tools: Tools, caches: Cache, tmp_path: Path) -> None:
     for _target in range(2):
         for component in ("decoder", "encoder"):
-            caches.of(export(tmp_path, component)).first(tmp_path / "model.onnx", {})
+            caches.of(export(tmp_path, component)).optimized(tmp_path / "model.onnx", {})
     assert len(tools.transformed) == 2
 
 
 def test_old_models_are_removed_from_the_disk(tools: Tools, caches: Cache, tmp_path: Path) -> None:
     for number in range(KEPT + 3):
-        caches.of(export(tmp_path, str(number))).first(tmp_path / "model.onnx", {})
+        caches.of(export(tmp_path, str(number))).optimized(tmp_path / "model.onnx", {})
         assert len(list((tmp_path / "home").iterdir())) <= KEPT
     assert len(tools.transformed) == KEPT + 3
 
@@ -105,9 +105,9 @@ def test_a_folder_that_somebody_cleaned_is_made_anew(
 ) -> None:
     file = export(tmp_path, "a")
     first = caches.of(file)
-    first.first(file, {})
+    first.optimized(file, {})
     first.folder.rename(tmp_path / "gone")
-    assert caches.of(file).first(file, {}).is_file()
+    assert caches.of(file).optimized(file, {}).is_file()
     assert len(tools.transformed) == 2
 
 
@@ -128,8 +128,8 @@ def test_a_failed_optimization_is_not_cached(
     with monkeypatch.context() as patch:
         patch.setattr(cache, "transform", fail)
         with pytest.raises(RuntimeError):
-            cached.first(tmp_path / "model.onnx", {})
-    assert cached.first(tmp_path / "model.onnx", {}).is_file()
+            cached.optimized(tmp_path / "model.onnx", {})
+    assert cached.optimized(tmp_path / "model.onnx", {}).is_file()
     assert tools.transformed == [{}]
 
 
