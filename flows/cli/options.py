@@ -158,13 +158,7 @@ measure = partial(setting, group="measure", scope=Scope.SWEEP)
 planned = partial(setting, scope=Scope.PLAN)
 swept = partial(setting, scope=Scope.SWEEP)
 ordered = partial(setting, scope=Scope.RUN)
-
-
-def selection(
-    help_text: str, metavar: str = "GLOB", *, default: tuple[str, ...] = ()
-) -> tuple[str, ...]:
-    """Declare a setting that chooses cells."""
-    return setting(default, help_text, metavar, group="selection", scope=Scope.PLAN)
+selection = partial(setting, group="selection", scope=Scope.PLAN)
 
 
 def options_of(settings: type[DataclassInstance]) -> Iterator[Option]:

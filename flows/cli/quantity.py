@@ -8,8 +8,7 @@ from datetime import UTC, datetime
 
 from matrix.errors import UsageError
 
-_SIZES = {"": 1, "B": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
-_BINARY = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+_UNITS = ("", "K", "M", "G", "T")
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?", re.IGNORECASE | re.ASCII)
 _TIMES = re.compile(r"(\d+(?:\.\d+)?)\s*([smhd]?)", re.ASCII)
@@ -24,9 +23,8 @@ def parse_size(text: str) -> int:
     match = _SIZE.fullmatch(text.strip())
     if not match or (match[3] and not match[2]):
         raise UsageError(f"'{text}' is not a size", hint="write it like 20GB, 512MiB or 1048576")
-    unit = match[2].upper()
-    factor = _BINARY[unit] if match[3] else _SIZES[unit]
-    return int(float(match[1]) * factor)
+    thousand = 1024 if match[3] else 1000
+    return int(float(match[1]) * thousand ** _UNITS.index(match[2].upper()))
 
 
 def parse_duration(text: str) -> float:

@@ -164,18 +164,20 @@ class Settings:
         group="worker",
     )
 
-    target: tuple[str, ...] = selection("only targets with these labels")
-    ep: tuple[str, ...] = selection("only targets of these execution providers", "EP")
-    device: tuple[str, ...] = selection("only targets on these devices", "DEVICE")
-    model: tuple[str, ...] = selection("only models with these ids")
-    task: tuple[str, ...] = selection("only models for these tasks")
-    group: tuple[str, ...] = selection("only models of these groups")
-    model_type: tuple[str, ...] = selection("only models of these Transformers model types")
-    priority: tuple[str, ...] = selection(
-        "only models with these priorities", "P", default=DEFAULT_PRIORITIES
+    target: tuple[str, ...] = selection((), "only targets with these labels", "GLOB")
+    ep: tuple[str, ...] = selection((), "only targets of these execution providers", "EP")
+    device: tuple[str, ...] = selection((), "only targets on these devices", "DEVICE")
+    model: tuple[str, ...] = selection((), "only models with these ids", "GLOB")
+    task: tuple[str, ...] = selection((), "only models for these tasks", "GLOB")
+    group: tuple[str, ...] = selection((), "only models of these groups", "GLOB")
+    model_type: tuple[str, ...] = selection(
+        (), "only models of these Transformers model types", "GLOB"
     )
-    only: tuple[str, ...] = selection("only cells with these ids")
-    skip: tuple[str, ...] = selection("leave out cells with these ids")
+    priority: tuple[str, ...] = selection(
+        DEFAULT_PRIORITIES, "only models with these priorities", "P"
+    )
+    only: tuple[str, ...] = selection((), "only cells with these ids", "GLOB")
+    skip: tuple[str, ...] = selection((), "leave out cells with these ids", "GLOB")
 
     cwd: Path
     """Where relative paths start."""

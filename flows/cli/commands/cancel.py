@@ -2,29 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from flows.cli.arguments import Arguments, Parser, add_settings
 from matrix.errors import Exit
-
-if TYPE_CHECKING:
-    from state.records import SweepInfo
-    from state.state import State
 
 
 def add(parser: Parser) -> None:
     parser.add_argument("batch", metavar="STAMP", help="the batch, or the name of tunings")
     add_settings(parser, ("home", "state"))
-
-
-def _finished(state: State, info: SweepInfo) -> bool:
-    """Whether nobody works on a sweep and nothing is left to do in it."""
-    from flows.observe.summary import summary_of
-
-    if info.exit_code is None or state.leases(info.id):
-        return False
-    left = summary_of(state, info)
-    return not (left.unfinished or left.unmeasured)
 
 
 def run(arguments: Arguments) -> Exit:
@@ -35,12 +19,13 @@ def run(arguments: Arguments) -> Exit:
 
     with arguments.work.open_state(must_exist=True) as state:
         info = find_sweep(state, arguments.batch)
-        if _finished(state, info):
+        holders, left = state.leases(info.id), summary_of(state, info)
+        open_work = left.unfinished or left.unmeasured
+        if info.exit_code is not None and not holders and not open_work:
             print(f"sweep {info.stamp} has ended and has no open cell: there is nothing to cancel")
             return Exit.OK
         cancel_sweep(state, info.id)
-        left = summary_of(state, info)
-        holders = state.leases(info.id)
+        holders, left = state.leases(info.id), summary_of(state, info)
     tuning = TUNING in info.settings
     again = f"tune --resume {info.stamp} --fleet" if tuning else f"resume {info.stamp}"
     resume = f": modelmill {again}" if left.unfinished or left.unmeasured else ""
