@@ -44,7 +44,8 @@ class Arguments(argparse.Namespace):
         return Workspace(self.settings)
 
 
-Run = Callable[[Arguments], Exit]
+Run = Callable[[Arguments], Exit | None]
+"""A command; what returns nothing has done what was asked."""
 
 
 class Parser(argparse.ArgumentParser):

@@ -118,7 +118,7 @@ def _run(argv: Sequence[str] | None, out: Output) -> int:
             out.activity.hide()
             out.activity = None
         _say_begins(arguments, out)
-        code: Exit = arguments.run(arguments)
+        code: Exit = arguments.run(arguments) or Exit.OK
     except MillError as error:
         _say(str(error))
         return error.exit_code

@@ -1,4 +1,5 @@
-"""One module per command: `add` for its arguments, and `run`, which returns the exit code.
+"""One module per command: `add` for its arguments, and `run`, which returns the exit code; nothing if
+the command can only succeed or raise.
 
 A module is imported when its command is parsed, so what only `run` needs is imported in `run`: a
 help text loads no feed and no database.

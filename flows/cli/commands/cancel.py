@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from flows.cli.arguments import Arguments, Parser, add_settings
-from matrix.errors import Exit
 
 
 def add(parser: Parser) -> None:
@@ -11,7 +10,7 @@ def add(parser: Parser) -> None:
     add_settings(parser, ("home", "state"))
 
 
-def run(arguments: Arguments) -> Exit:
+def run(arguments: Arguments) -> None:
     from flows.observe.summary import open_text, summary_of
     from flows.sweep.cancellation import cancel_sweep
     from flows.sweep.recorded import TUNING
@@ -23,7 +22,7 @@ def run(arguments: Arguments) -> Exit:
         open_work = left.unfinished or left.unmeasured
         if info.exit_code is not None and not holders and not open_work:
             print(f"sweep {info.stamp} has ended and has no open cell: there is nothing to cancel")
-            return Exit.OK
+            return
         cancel_sweep(state, info.id)
         holders, left = state.leases(info.id), summary_of(state, info)
     tuning = TUNING in info.settings
@@ -32,4 +31,3 @@ def run(arguments: Arguments) -> Exit:
     print(f"sweep {info.stamp} is cancelled, {open_text(left)}{resume}")
     for one in holders:
         print(f"  {one.model} is still held by {one.owner}; its lease will run out")
-    return Exit.OK

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 
 from flows.cli.arguments import Arguments, Parser
-from matrix.errors import Exit
 
 SHELLS = ("bash", "zsh", "fish", "powershell")
 _EPILOG = """\
@@ -21,9 +20,8 @@ def add(parser: Parser) -> None:
     parser.add_argument("shell", choices=SHELLS, help="bash, zsh, fish or powershell")
 
 
-def run(arguments: Arguments) -> Exit:
+def run(arguments: Arguments) -> None:
     """Print the code; the shell then asks `modelmill` itself, see `flows.cli.main.complete`."""
     from argcomplete.shell_integration import shellcode
 
     print(shellcode(["modelmill"], shell=arguments.shell))
-    return Exit.OK

@@ -9,7 +9,6 @@ from flows.cli.console import print_result
 from flows.cli.table import render
 from flows.onboard.coverage import BUILT, Row, built, by_verdict, judged, row_json, totals
 from matrix.coverage import Verdict
-from matrix.errors import Exit
 
 
 def add(parser: Parser) -> None:
@@ -17,7 +16,7 @@ def add(parser: Parser) -> None:
     add_settings(parser, ("engine", "home", "targets_file"), as_json=True)
 
 
-def run(arguments: Arguments) -> Exit:
+def run(arguments: Arguments) -> None:
     from matrix.abilities import engines
     from matrix.catalog import load_catalog
     from workers.engines import find_engine
@@ -39,7 +38,6 @@ def run(arguments: Arguments) -> Exit:
     }
     notices = (f"note: {notice}" for notice in catalog.notices)
     print_result(arguments, document, [*_lines(rows, totals(rows), sums), *notices])
-    return Exit.OK
 
 
 def _lines(

@@ -7,7 +7,7 @@ import os
 from flows.cli.activity import waiting_for
 from flows.cli.arguments import Arguments, Parser, add_settings
 from flows.cli.settings import FORM
-from matrix.errors import Exit, UsageError
+from matrix.errors import UsageError
 
 
 def add(parser: Parser) -> None:
@@ -24,7 +24,7 @@ def add(parser: Parser) -> None:
     # fmt: on
 
 
-def run(arguments: Arguments) -> Exit:
+def run(arguments: Arguments) -> None:
     from flows.sweep.planning import catalog_reference
 
     if not os.environ.get("PREFECT_API_URL"):
@@ -47,4 +47,3 @@ def run(arguments: Arguments) -> Exit:
             names.append(deploy_notification(arguments.notify, os.environ))
     for name in names:
         print(f"deployed {name}")
-    return Exit.OK

@@ -18,7 +18,7 @@ from flows.cli.console import print_result
 from flows.cli.resolution import CONFIG_NAME, ENVIRONMENT
 from flows.cli.table import render
 from machine.files import replace_file
-from matrix.errors import Exit, UsageError
+from matrix.errors import UsageError
 
 if TYPE_CHECKING:
     from workers.host.venv import Environment
@@ -34,7 +34,7 @@ def add(parser: Parser) -> None:
     add("--python", type=Path, help="the Python interpreter of the environment")
 
 
-def _ls(arguments: Arguments) -> Exit:
+def _ls(arguments: Arguments) -> None:
     from workers.engines import installed_engines
 
     rows = []
@@ -45,7 +45,6 @@ def _ls(arguments: Arguments) -> Exit:
     names = ("engine", "object", "python")
     document = [dict(zip(names, row, strict=True)) for row in rows]
     print_result(arguments, document, [render(names, rows)])
-    return Exit.OK
 
 
 def _here(name: str) -> str:
@@ -58,7 +57,7 @@ def _here(name: str) -> str:
     return f"none: pip install -c constraints.txt 'modelmill[{extra}]'" if extra else "this one"
 
 
-def _install(arguments: Arguments) -> Exit:
+def _install(arguments: Arguments) -> None:
     from workers.runtimes.runtime import kind_named
 
     environment = wanted_environment(arguments.name)
@@ -68,7 +67,6 @@ def _install(arguments: Arguments) -> Exit:
     print(f"{table} {arguments.name} is ready")
     if arguments.venv:  # elsewhere it is found by itself
         print(remember(table, arguments.name, python.absolute(), arguments.settings.cwd))
-    return Exit.OK
 
 
 def venv_of(name: str) -> Path:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from flows.cli.arguments import Arguments, Parser, add_settings
 from flows.cli.console import print_result
 from flows.cli.settings import PLACES
-from matrix.errors import Exit
 
 
 def add(parser: Parser) -> None:
@@ -15,7 +14,7 @@ def add(parser: Parser) -> None:
     add_settings(parser, names, as_json=True)
 
 
-def run(arguments: Arguments) -> Exit:
+def run(arguments: Arguments) -> None:
     from flows.cli.quantity import plain_text
     from flows.observe.evidence import notices_of
     from flows.sweep.local import open_builder
@@ -44,4 +43,3 @@ def run(arguments: Arguments) -> Exit:
     lines += [f"  {plain_text(notice)}" for notice in notices]
     found = {"cell": cell_id, "stages": reasons, "runs": history, "notices": notices}
     print_result(arguments, found, lines)
-    return Exit.OK

@@ -86,7 +86,7 @@ def _open(arguments: Arguments) -> Feed:
     return feed
 
 
-def _ls(arguments: Arguments) -> Exit:
+def _ls(arguments: Arguments) -> None:
     from feed.listing import list_packages, list_versions
 
     feed = _open(arguments)
@@ -94,16 +94,15 @@ def _ls(arguments: Arguments) -> Exit:
         packages = list(list_packages(feed))
         short = [(one.package, one.versions, _when(one.newest)) for one in packages]
         print_result(arguments, packages, [render(("package", "versions", "newest"), short)])
-        return Exit.OK
+        return
     name, version, deleted = arguments.name, arguments.version, arguments.deleted
     versions = list(list_versions(feed, name, version, deleted=deleted))
     headers = ("package", "version", "published", "tree", "views")
     table = render(headers, [_row(one) for one in versions])
     print_result(arguments, [_told(one) for one in versions], [table])
-    return Exit.OK
 
 
-def _show(arguments: Arguments) -> Exit:
+def _show(arguments: Arguments) -> None:
     from feed.listing import show
     from flows.observe.evidence import opening_lines, opening_of, sharing_of
 
@@ -120,7 +119,6 @@ def _show(arguments: Arguments) -> Exit:
         together = f"share one context of {show_size(sharing.together)}"
         lines.append(f"{sharing.graphs} graphs {together}{apart}")
     print_result(arguments, document, lines)
-    return Exit.OK
 
 
 def _version_lines(found: VersionDetails) -> Iterator[str]:
@@ -300,7 +298,7 @@ def _verdict_lines(verdict: Verdict) -> list[str]:
     return [f"ok      {verdict.title}: {verdict.files} files" + (f" ({notes})" if notes else "")]
 
 
-def _promote(arguments: Arguments) -> Exit:
+def _promote(arguments: Arguments) -> None:
     from feed.listing import show
     from flows.packages.promotion import promote
 
@@ -311,7 +309,6 @@ def _promote(arguments: Arguments) -> Exit:
         print_json(_told(show(feed, name, version).published))
     else:
         print(f"{name} {version} is in view {view}")
-    return Exit.OK
 
 
 def _told(one: Published) -> dict[str, Any]:

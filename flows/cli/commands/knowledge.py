@@ -12,7 +12,7 @@ from flows.cli.quantity import counted
 from flows.cli.table import render
 from flows.tune.knowledge import Knowledge, load_knowledge
 from matrix.codec import to_json
-from matrix.errors import Exit, PlanError, UsageError
+from matrix.errors import PlanError, UsageError
 from matrix.findings import KINDS, STATUSES, Evidence, Finding, read_findings
 from matrix.globs import matches
 
@@ -41,7 +41,7 @@ def _known(arguments: Arguments) -> Knowledge:
     return load_knowledge(folder)
 
 
-def _ls(arguments: Arguments) -> Exit:
+def _ls(arguments: Arguments) -> None:
     known = _known(arguments)
     rows = [
         one
@@ -55,7 +55,6 @@ def _ls(arguments: Arguments) -> Exit:
     print_result(arguments, [_json(one) for one in rows], [table if rows else none])
     for problem in known.problems:
         tell(str(problem))
-    return Exit.OK
 
 
 def _row(one: Finding) -> tuple[str, str, str, str, str]:
@@ -76,10 +75,9 @@ def _json(one: Finding) -> dict[str, object]:
     return {**to_json(one), "level": one.level, "prunes": one.prunes}
 
 
-def _show(arguments: Arguments) -> Exit:
+def _show(arguments: Arguments) -> None:
     one = _known(arguments).get(arguments.id)
     print_result(arguments, _json(one), _lines(one))
-    return Exit.OK
 
 
 def _lines(one: Finding) -> Iterator[str]:
@@ -129,14 +127,13 @@ def _evidence(seen: Evidence) -> str:
     return f"{said} {seen.model}{gain} {place}{how}{emulated}".rstrip()
 
 
-def _check(arguments: Arguments) -> Exit:
+def _check(arguments: Arguments) -> None:
     if arguments.files:
         found = read_findings(arguments.files)
         print(f"{len(found)} findings, no problem")
-        return Exit.OK
+        return
     known = _known(arguments)
     if known.problems:
         raise PlanError(known.problems, "the evidence")
     count = sum(len(one.evidence) for one in known.findings.values())
     print(f"{len(known.findings)} findings with {count} observations, no problem")
-    return Exit.OK

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
 from flows.cli.arguments import CATALOG, Arguments, Parser, add_settings
+from flows.cli.console import print_json
 from flows.cli.quantity import counted, parse_duration, parse_size, show_duration, show_size
 from flows.cli.settings import OF_A_SWEEP, OPTIONS, PLACES, SELECTION, Settings
 from flows.cli.table import render
 from flows.sweep.workspace import Workspace
-from matrix.errors import Exit
 from matrix.model import Plan
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ def add(parser: Parser) -> None:
     add_settings(parser, (*SELECTION, *OF_A_SWEEP, *PLACES), as_json=True)
 
 
-def run(arguments: Arguments) -> Exit:
+def run(arguments: Arguments) -> None:
     from flows.sweep.engines import slot_count
     from flows.sweep.planning import plan_of
 
@@ -49,7 +48,7 @@ def run(arguments: Arguments) -> Exit:
             document["estimate"] = _estimate_json(known, slots)
         if settings.champions:
             document["stale_champions"] = stale
-        print(json.dumps(document, indent=1))
+        print_json(document)
     else:
         print_plan(plan, settings)
         _note_engine(settings)
@@ -59,7 +58,6 @@ def run(arguments: Arguments) -> Exit:
             print("\n" + "\n".join(_estimate_lines(known, slots)))
             if settings.if_changed:
                 print("  with --if-changed, what has not changed takes next to nothing of that")
-    return Exit.OK
 
 
 def _note_engine(settings: Settings) -> None:

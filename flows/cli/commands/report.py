@@ -7,7 +7,6 @@ from pathlib import Path
 from flows.cli.activity import waiting_for
 from flows.cli.arguments import Arguments, Parser, add_settings
 from flows.sweep.workspace import find_sweep
-from matrix.errors import Exit
 
 
 def add(parser: Parser) -> None:
@@ -24,7 +23,7 @@ def add(parser: Parser) -> None:
     add_settings(parser, ("home", "state", "summary"))
 
 
-def run(arguments: Arguments) -> Exit:
+def run(arguments: Arguments) -> None:
     from flows.observe.diff.comparison import compare
     from flows.observe.report.collect import collect
     from flows.observe.report.page import write, write_traces
@@ -42,4 +41,3 @@ def run(arguments: Arguments) -> Exit:
         if settings.summary:
             write_summaries(settings.path(settings.summary), state, info)
     print(dest)
-    return Exit.OK

@@ -8,7 +8,7 @@ import time
 from flows.cli.arguments import Arguments, Parser, add_verbs
 from flows.cli.console import print_result
 from flows.cli.quantity import parse_duration, parse_size, show_size
-from matrix.errors import Exit, UsageError
+from matrix.errors import UsageError
 from workers.store import GcReport, Store, usage_of
 from workers.store.folder import require_store
 
@@ -33,25 +33,24 @@ def add(parser: Parser) -> None:
     verb("clear", "remove everything that no running sweep uses", _clear, as_json=False)
 
 
-def _du(arguments: Arguments) -> Exit:
+def _du(arguments: Arguments) -> None:
     store = arguments.work.store
     usage = usage_of(store)
     held = f"{usage.actions} stage results, {usage.blobs} files, {show_size(usage.size)}"
     print_result(arguments, usage, [f"{store}: {held}"])
-    return Exit.OK
 
 
-def _gc(arguments: Arguments) -> Exit:
+def _gc(arguments: Arguments) -> None:
     budget = arguments.settings.disk_budget if arguments.budget is None else arguments.budget
     if budget is None and arguments.unused is None:
         hint = "give --budget 20GB or --unused 14d, or both"
         raise UsageError("gc needs to know what to keep", hint=hint)
     since = 0.0 if arguments.unused is None else time.time() - arguments.unused
-    return _tell(_open(arguments).gc(math.inf if budget is None else budget, since))
+    _tell(_open(arguments).gc(math.inf if budget is None else budget, since))
 
 
-def _clear(arguments: Arguments) -> Exit:
-    return _tell(_open(arguments).clear())
+def _clear(arguments: Arguments) -> None:
+    _tell(_open(arguments).clear())
 
 
 def _open(arguments: Arguments) -> Store:
@@ -61,9 +60,8 @@ def _open(arguments: Arguments) -> Store:
     return Store(root)
 
 
-def _tell(report: GcReport) -> Exit:
+def _tell(report: GcReport) -> None:
     sizes = f"freed {show_size(report.freed)}, {show_size(report.kept)} left"
     print(f"evicted {len(report.evicted)} stage results, {sizes}")
     if report.pinned:
         print(f"{report.pinned} are in use by a running sweep and stay")
-    return Exit.OK

@@ -7,7 +7,6 @@ import os
 from flows.cli.activity import waiting_for
 from flows.cli.arguments import Arguments, Parser, add_settings
 from flows.cli.quantity import parse_duration
-from matrix.errors import Exit
 
 
 def add(parser: Parser) -> None:
@@ -27,7 +26,7 @@ def add(parser: Parser) -> None:
     # fmt: on
 
 
-def run(arguments: Arguments) -> Exit:
+def run(arguments: Arguments) -> None:
     from flows.fleet.worker import Worker, queue_name
     from flows.sweep.stop import Stop, stopped_by_signals
 
@@ -46,4 +45,3 @@ def run(arguments: Arguments) -> Exit:
     stop = Stop()
     with stopped_by_signals(stop, arguments.drain_limit + 30.0):
         worker.serve(words, queue_name(words), os.environ, stop)
-    return Exit.OK
