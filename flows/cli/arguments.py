@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterable
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 from flows.cli.console import Detail
 from flows.cli.options import Option
@@ -24,7 +24,16 @@ CATALOG = "a TOML or JSON file, or a packaged catalog (demo, contexts, winml, zo
 
 
 class Arguments(argparse.Namespace):
-    """A parsed command line."""
+    """A parsed command line, with what commands without these flags would get from them."""
+
+    config: Path | None = None
+    color: Literal["auto", "always", "never"] = "auto"
+    json = False
+    detail = Detail.USUAL
+    goes_on = False
+    """Whether the command goes on when nobody can read its output any more."""
+    begins = ""
+    """What a log begins with; empty: nothing."""
 
     @cached_property
     def settings(self) -> Settings:
@@ -36,7 +45,7 @@ class Arguments(argparse.Namespace):
         }
         for line in misspelt(os.environ):
             print(f"modelmill: {line}", file=sys.stderr)
-        return resolve(flags, os.environ, Path.cwd(), getattr(self, "config", None))
+        return resolve(flags, os.environ, Path.cwd(), self.config)
 
     @property
     def work(self) -> Workspace:

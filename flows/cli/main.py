@@ -109,11 +109,10 @@ def _run(argv: Sequence[str] | None, out: Output) -> int:
         choose_colour("auto", os.environ)
         waiting_for("starting")
         arguments = build_parser(filled=()).parse_args(argv, Arguments())
-        out.goes_on = getattr(arguments, "goes_on", False)
-        out.detail = getattr(arguments, "detail", Detail.USUAL)
+        out.goes_on = arguments.goes_on
+        out.detail = arguments.detail
         _complete_hints(arguments, out)
-        if color := getattr(arguments, "color", None):
-            choose_colour(color, os.environ)
+        choose_colour(arguments.color, os.environ)
         if out.detail is Detail.QUIET and out.activity is not None:
             out.activity.hide()
             out.activity = None
@@ -142,16 +141,15 @@ def _run(argv: Sequence[str] | None, out: Output) -> int:
     return code
 
 
-def _say_begins(arguments: argparse.Namespace, out: Output) -> None:
+def _say_begins(arguments: Arguments, out: Output) -> None:
     """Begin a log with a line at once, where nothing moves meanwhile: imports alone take seconds on
     a busy machine."""
-    begins = getattr(arguments, "begins", "")
-    talks = out.detail > Detail.QUIET and not getattr(arguments, "json", False)
-    if begins and talks and out.activity is None:
-        print(begins, flush=True)
+    talks = out.detail > Detail.QUIET and not arguments.json
+    if arguments.begins and talks and out.activity is None:
+        print(arguments.begins, flush=True)
 
 
-def _complete_hints(arguments: argparse.Namespace, out: Output) -> None:
+def _complete_hints(arguments: Arguments, out: Output) -> None:
     """Let the commands in hints name the places that this one was given as flags, without those
     that hold a password."""
     from flows.observe.masking import masked
@@ -163,7 +161,7 @@ def _complete_hints(arguments: argparse.Namespace, out: Output) -> None:
             places[name] = f" --{name} {shell_word(value)}"
     for stream in (out, sys.stderr):
         # A JSON document is for programs, which know where they look.
-        if isinstance(stream, Output) and not (stream is out and getattr(arguments, "json", False)):
+        if isinstance(stream, Output) and not (stream is out and arguments.json):
             stream.places = places
 
 
