@@ -6,11 +6,8 @@ Both hand every event to a view and write nothing. A `Follower` shows the run of
 
 from __future__ import annotations
 
-import contextvars
-import threading
 import time
 from dataclasses import replace
-from typing import Self
 
 from flows.fleet.run import FLEET
 from flows.observe.progress import BUSY, SweepProgress
@@ -18,6 +15,7 @@ from flows.observe.unserved import UNSERVED, one_line, unserved_of
 from flows.observe.views import View
 from flows.sweep.recorded import PLAN, recorded_estimates
 from flows.sweep.stop import Stop
+from machine.background import Background
 from state.errors import StateUnavailable
 from state.reading import StateReader
 from state.records import Event, Kind, SweepInfo
@@ -39,12 +37,13 @@ def trimmed(event: Event) -> Event:
     return replace(event, data=None) if wide else event
 
 
-class Follower:
+class Follower(Background):
     """Shows a sweep from a thread of its own while the block runs."""
 
     def __init__(
         self, state: StateReader, sweep_id: int, view: View, progress: SweepProgress, after: int = 0
     ) -> None:
+        super().__init__("follower")
         self._state = state
         self._sweep_id = sweep_id
         self._view = view
@@ -52,24 +51,11 @@ class Follower:
         self.seen = after
         """The last event that was shown."""
         self._looked = 0.0
-        self._closed = threading.Event()
-        # The context carries Prefect's flow run to a view that shows the sweep there.
-        context = contextvars.copy_context()
-        self._thread = threading.Thread(
-            target=context.run, args=(self._run,), name="follower", daemon=True
-        )
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self._closed.set()
-        self._thread.join()
-
-    def _run(self) -> None:
+    def work(self) -> None:
+        """Show what is new until the block is over."""
         try:
-            while not self._closed.wait(INTERVAL):
+            while not self.over.wait(INTERVAL):
                 self._read(_OWN_LEASES_INTERVAL)
             self._read(_OWN_LEASES_INTERVAL)
         finally:

@@ -15,9 +15,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from flows.sweep.stop import Stop
+from machine.background import Background
 from state.errors import StateError
 from state.records import Lease
 
@@ -55,25 +56,16 @@ class RenewedLease:
         self.activity = Activity(cell, text[:MOST_ACTIVITY])
 
 
-class LeaseRenewer:
+class LeaseRenewer(Background):
     """Renews what it is given every quarter of a lease's life until it is closed."""
 
     def __init__(self, state: State, stop: Stop, ttl: float) -> None:
+        super().__init__("lease-renewer")
         self._state = state
         self._stop = stop
         self.ttl = ttl
         self._renewed: set[RenewedLease] = set()
         self._lock = threading.Lock()
-        self._closed = threading.Event()
-        self._thread = threading.Thread(target=self._renew, name="lease-renewer", daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self._closed.set()
-        self._thread.join()
 
     @contextmanager
     def renewing(self, lease: Lease) -> Iterator[RenewedLease]:
@@ -88,10 +80,11 @@ class LeaseRenewer:
                 with self._lock:
                     self._renewed.discard(renewed)
 
-    def _renew(self) -> None:
+    def work(self) -> None:
+        """Renew until the block is over."""
         pause = self.ttl / 4
         renewed_at = time.monotonic()
-        while not self._closed.wait(min(pause, ACTIVITY_SECONDS)):
+        while not self.over.wait(min(pause, ACTIVITY_SECONDS)):
             with self._lock:
                 current = tuple(self._renewed)
             for one in current:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from dataclasses import dataclass, field
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Any
 
 from flows.cli.activity import waiting_for
 from flows.sweep.stop import Stop
+from machine.background import Background
 from matrix.errors import Exit, MillError
 from state.errors import StateUnavailable
 from state.records import Kind
@@ -53,7 +53,7 @@ def cancel_sweep(state: State, sweep: int) -> int:
 
 
 @dataclass
-class CancellationWatch:
+class CancellationWatch(Background):
     """Sets `stop` when somebody cancels the sweep while the block runs."""
 
     state: State
@@ -62,25 +62,19 @@ class CancellationWatch:
     after: int
     """The event that begins the run; what was cancelled before it does not count."""
     stop: Stop
-    _over: threading.Event = field(default_factory=threading.Event)
 
-    def __enter__(self) -> Self:
-        self._thread = threading.Thread(target=self._watch, name="cancellation", daemon=True)
-        self._thread.start()
-        return self
+    def __post_init__(self) -> None:
+        super().__init__("cancellation")
 
-    def __exit__(self, *_error: object) -> None:
-        self._over.set()
-        self._thread.join()
-
-    def _watch(self) -> None:
-        while not self._over.wait(INTERVAL) and not self.stop:
+    def work(self) -> None:
+        """Look now and then until the block is over."""
+        while not self.over.wait(INTERVAL) and not self.stop:
             try:
                 self.check()
             except StateUnavailable:
                 continue  # slots wait for the database; a stop must not
             except MillError as error:  # the database was changed under us
-                if not self._over.is_set():
+                if not self.over.is_set():
                     self.stop.ask(error)
 
     def check(self) -> None:
