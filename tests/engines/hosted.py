@@ -1,4 +1,4 @@
-"""A builder whose fake engine runs in a process of its own."""
+"""Engines in a process of their own: the fake one with a builder, and hosts that are shared."""
 
 from __future__ import annotations
 
@@ -9,6 +9,17 @@ from workers.build.builder import Builder, BuildOptions
 from workers.host.client import EngineHost
 from workers.host.watch import HostLimits
 from workers.store import Store
+
+
+class SharedHost(EngineHost):
+    """One that outlives its builders."""
+
+    def close(self) -> None:
+        """Others want it too."""
+
+    def end(self) -> None:
+        """Nobody wants it any more."""
+        super().close()
 
 
 def make_builder(root: Path, limits: HostLimits | None = None) -> Builder:

@@ -18,7 +18,6 @@ from matrix.targets import load_targets
 from tests.plans.models import plan_options
 from workers.build.builder import Builder
 from workers.build.built import Built
-from workers.engines import find_engine
 from workers.host.client import EngineHost
 from workers.sources import samples
 from workers.store import Store
@@ -36,13 +35,9 @@ def plan_catalog(catalog: str | Path, base: Path, **options: Any) -> Plan:
 
 
 @contextmanager
-def builder(root: Path) -> Iterator[Builder]:
-    """A builder with a store and a warm engine of its own."""
-    made = Builder(
-        Store(root / "store"),
-        EngineHost(find_engine("optimum"), log_dir=root / "logs"),
-        root / "work",
-    )
+def builder(root: Path, host: EngineHost) -> Iterator[Builder]:
+    """A builder with a store of its own."""
+    made = Builder(Store(root / "store"), host, root / "work")
     try:
         yield made
     finally:

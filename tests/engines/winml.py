@@ -162,17 +162,6 @@ def folder_entry(name: str, folder: Path) -> str:
     return f'task = "{TASKS[name]}"\nfolder = {json.dumps(str(folder))}'
 
 
-class SharedHost(EngineHost):
-    """One that outlives its builders."""
-
-    def close(self) -> None:
-        """Others want it too."""
-
-    def end(self) -> None:
-        """Nobody wants it any more."""
-        super().close()
-
-
 def spec_of(python: Path, target: str = "", **env: str) -> EngineSpec:
     """How to serve the engine, or one made from it, in some interpreter."""
     found = find_engine("winml", python)

@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import shutil
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from filelock import FileLock
 
 from flows.prefect.server import start_server
+from tests.engines.hosted import SharedHost
 from tests.sweeps.command import Project
+from workers.engines import find_engine
 
 
 @pytest.fixture(scope="session")
@@ -29,6 +32,14 @@ def prefect_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
             server.stop(15.0)
             made.touch()
     return home / "prefect"
+
+
+@pytest.fixture(scope="session")
+def optimum(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedHost]:
+    """A warm engine: each start imports for seconds."""
+    host = SharedHost(find_engine("optimum"), log_dir=tmp_path_factory.mktemp("optimum"))
+    yield host
+    host.end()
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from tests.docs.pages import DOCS
+from tests.engines.hosted import SharedHost
 from tests.engines.optimum import builder, plan_catalog
 from tests.verification.packages import entries, failed, told
 from workers import composition, generation
@@ -75,12 +76,14 @@ Verify = Callable[[Subject], Climbed]
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Built]]:
+def built(
+    tmp_path_factory: pytest.TempPathFactory, optimum: SharedHost
+) -> Iterator[dict[str, Built]]:
     root = tmp_path_factory.mktemp("decoders")
     (root / "tiny.toml").write_text(CATALOG, "utf-8")
     cells = plan_catalog("tiny.toml", root).cells()
     wanted = [one for one in cells if one.target.label in {"mlas_cpu", "qnn_npu"}]
-    with builder(root) as made:
+    with builder(root, optimum) as made:
         yield {cell.id: made.build(cell) for cell in wanted}
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.engines.hosted import SharedHost
 from tests.engines.optimum import builder, plan_catalog
 from tests.verification.packages import entries, failed, not_run, told, warm
 from workers.verify.ladder.claim import Claim
@@ -50,11 +51,13 @@ class LadderHarness:
 
 
 @pytest.fixture(scope="module")
-def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LadderHarness]:
+def harness(
+    tmp_path_factory: pytest.TempPathFactory, optimum: SharedHost
+) -> Iterator[LadderHarness]:
     root = tmp_path_factory.mktemp("artifacts")
     (planned,) = [one for one in plan_catalog("demo", root).models if "bert-tiny" in one.model.id]
     wanted = [cell for cell in planned.cells if cell.target.label in {NPU, CPU, VITIS}]
-    with builder(root) as made, warm(root) as runtimes:
+    with builder(root, optimum) as made, warm(root) as runtimes:
         cells = {cell.target.label: Subject.of(made.build(cell)) for cell in wanted}
         yield LadderHarness(root, cells, Verifier(runtimes))
 

@@ -9,6 +9,7 @@ import onnx
 import pytest
 
 from matrix.model import Plan
+from tests.engines.hosted import SharedHost
 from tests.engines.optimum import builder, plan_catalog
 from workers.build.builder import Builder
 from workers.runtimes.pool import Runtimes
@@ -38,8 +39,8 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> Plan:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Builder]:
-    with builder(tmp_path_factory.mktemp("builder")) as found:
+def made(tmp_path_factory: pytest.TempPathFactory, optimum: SharedHost) -> Iterator[Builder]:
+    with builder(tmp_path_factory.mktemp("builder"), optimum) as found:
         yield found
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from matrix.model import Plan
 from matrix.policy import quantized
+from tests.engines.hosted import SharedHost
 from tests.engines.optimum import builder, compare, export_of, inputs_of, plan_catalog
 from workers.build.built import Built
 
@@ -15,12 +16,14 @@ Parity = dict[str, dict[str, float]]
 
 
 @pytest.fixture(scope="module")
-def swept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Plan, dict[str, Built], Parity]:
+def swept(
+    tmp_path_factory: pytest.TempPathFactory, optimum: SharedHost
+) -> tuple[Plan, dict[str, Built], Parity]:
     root = tmp_path_factory.mktemp("demo")
     plan = plan_catalog("demo", root)
     found: dict[str, Built] = {}
     parity: Parity = {}
-    with builder(root) as made:
+    with builder(root, optimum) as made:
         for planned in plan.models:
             export = export_of(made, plan, planned.cells[0], root / "export" / planned.model.id)
             for cell in planned.cells:

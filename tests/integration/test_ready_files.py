@@ -10,6 +10,7 @@ import onnx
 import pytest
 
 from matrix.policy import quantized
+from tests.engines.hosted import SharedHost
 from tests.engines.onnx_files import convolution
 from tests.engines.optimum import builder, compare, export_of, inputs_of, plan_catalog
 from workers.errors import BuildFailed
@@ -29,13 +30,13 @@ shapes = { tall = 48 }
 """
 
 
-def test_a_ready_file_is_built_for_every_target(tmp_path: Path) -> None:
+def test_a_ready_file_is_built_for_every_target(tmp_path: Path, optimum: SharedHost) -> None:
     convolution(tmp_path / "alone.onnx", opset=11)
     convolution(tmp_path / "models" / "sub" / "wide.onnx", external=True)
     (tmp_path / "models" / "preprocessor_config.json").write_text("{}", encoding="utf-8")
     (tmp_path / "catalog.toml").write_text(CATALOG, encoding="utf-8")
     plan = plan_catalog("catalog.toml", tmp_path)
-    with builder(tmp_path) as made:
+    with builder(tmp_path, optimum) as made:
         for number, cell in enumerate(plan.cells()):
             built = made.build(cell)
             folder = tmp_path / "out" / str(number)
@@ -70,9 +71,9 @@ def _failure(tmp_path: Path, made: Any, **options: Any) -> str:
     return caught.value.message
 
 
-def test_a_file_that_cannot_be_built_says_why(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_built_says_why(tmp_path: Path, optimum: SharedHost) -> None:
     file = tmp_path / "alone.onnx"
-    with builder(tmp_path) as made:
+    with builder(tmp_path, optimum) as made:
         for raw in (b"", b"not a model at all", b"\x08\x08"):
             file.write_bytes(raw)
             assert "alone.onnx is not an ONNX model" in _failure(tmp_path, made)

@@ -14,6 +14,7 @@ from matrix.hypotheses import Hypothesis
 from matrix.model import Cell
 from matrix.overlay import combined, overlay, trial_digest
 from matrix.space import read_space, shipped
+from tests.engines.hosted import SharedHost
 from tests.engines.optimum import builder, plan_catalog
 from workers.build.builder import Builder
 from workers.runtimes.pool import Runtimes
@@ -67,12 +68,12 @@ class Trials:
 
 
 @pytest.fixture(scope="module")
-def trials(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trials]:
+def trials(tmp_path_factory: pytest.TempPathFactory, optimum: SharedHost) -> Iterator[Trials]:
     root = tmp_path_factory.mktemp("space")
     (root / "catalog.toml").write_text(CATALOG, "utf-8")
     cells = {cell.target.label: cell for cell in plan_catalog("catalog.toml", root).cells()}
     runtimes = Runtimes(root / "logs")
-    with builder(root) as maker:
+    with builder(root, optimum) as maker:
         yield Trials(maker, runtimes, cells, root)
     runtimes.close()
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.engines.winml import SharedHost, builder, spec_of, winml_python
+from tests.engines.hosted import SharedHost
+from tests.engines.winml import builder, spec_of, winml_python
 from tests.engines.winml_command import CommandLine, command_line
 from workers.build.builder import Builder
 

@@ -9,8 +9,8 @@ import pytest
 
 from matrix.model import Plan
 from matrix.status import FailureClass
+from tests.engines.hosted import SharedHost
 from tests.engines.winml import (
-    SharedHost,
     builder,
     cell,
     folder_entry,

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from matrix import vocabulary
+from tests.engines.hosted import SharedHost
 from tests.engines.winml import (
     FLAGS,
-    SharedHost,
     builder,
     cell,
     folder_entry,

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from tests.engines.hosted import SharedHost
 from tests.engines.winml import (
     FLAGS,
-    SharedHost,
     builder,
     cell,
     folder_entry,
