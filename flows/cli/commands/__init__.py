@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 COMMANDS: Mapping[str, str] = {
-    "plan": "print the matrix and the effective settings",
+    "plan": "print the matrix, the effective settings and an estimate",
     "coverage": "say which models of a catalog build, and what the others need",
     "sweep": "build, verify and publish every selected cell",
     "resume": "continue an interrupted sweep",
@@ -21,7 +21,7 @@ COMMANDS: Mapping[str, str] = {
     "diff": "show what differs between two sweeps, and why",
     "feed": "list a feed, pull packages, promote versions",
     "store": "show, trim or empty the local content store",
-    "engine": "list engines; make an engine's own environment",
+    "engine": "list engines, and create the environments of those that need their own",
     "compile": "compile ahead of time for a device, so that models open at once",
     "bench": "measure how fast models run here, and whether one is faster than another",
     "trace": "show where a model spends its time, operator by operator",
@@ -33,7 +33,7 @@ COMMANDS: Mapping[str, str] = {
     "doctor": "say what works on this machine, and what to do about the rest",
     "completion": "make a shell complete commands and flags",
     "worker": "make this machine part of a fleet",
-    "deploy": "set a fleet up on its Prefect server",
+    "deploy": "set up a fleet on its Prefect server",
     "cancel": "stop a sweep, local or on a fleet; a resume continues it",
 }
 """Every command in the order of the help, with its line there."""

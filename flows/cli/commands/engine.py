@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 def add(parser: Parser) -> None:
     verb = add_verbs(parser)
-    verb("ls", "the engines that are installed", _ls)
-    text = "make the environment of an engine or runtime"
+    verb("ls", "list the engines", _ls)
+    text = "create the environment of an engine or runtime"
     add = verb("install", text, _install, as_json=False).add_argument
     add("name", help="the engine or runtime: winml, openvino_ep")
     add("--venv", type=Path, help="folder of the environment; default: .venv-NAME")

@@ -36,20 +36,20 @@ _SHOWN = 20
 def add(parser: Parser) -> None:
     # fmt: off
     verb = add_verbs(parser, "home", "feed", "package")
-    add = verb("ls", "packages, or the versions of a package", _ls).add_argument
+    add = verb("ls", "list packages, or the versions of a package", _ls).add_argument
     add("name", nargs="?", help="a package, globs allowed; default: all packages")
     add("version", nargs="?", default="*", help="a glob, e.g. '0.0.0-20260609-*'")
     add("--deleted", action="store_true", help="show deleted versions too")
-    add = verb("show", "one version with its files", _show).add_argument
+    add = verb("show", "show one version with its files", _show).add_argument
     add("name", help="the package")
     add("version", help="the version")
-    _add_pull(verb("pull", "download versions, every file checked", _pull, ["targets_file"]))
+    _add_pull(verb("pull", "download versions, and check every file", _pull, ["targets_file"]))
     add = verb("verify", "check files, provenance, SBOM and signature", _verify).add_argument
     add("name", nargs="?", help="a package, globs allowed; or --folder")
     add("version", nargs="?", default="*", help="a glob; default: all versions")
     add("--folder", type=Path, help="check a pulled package instead")
     add("--key", type=Path, help="public key (PEM); refuse packages that it does not verify")
-    text, settings = "make a version part of a view; cannot be undone", _OF_PROMOTION
+    text, settings = "add a version to a view; this cannot be undone", _OF_PROMOTION
     add = verb("promote", text, _promote, settings).add_argument
     add("name", help="the package")
     add("version", help="the version")

@@ -20,13 +20,13 @@ from matrix.globs import matches
 def add(parser: Parser) -> None:
     # fmt: off
     verb = add_verbs(parser, "home", "knowledge")
-    add = verb("ls", "one line per finding", _ls).add_argument
+    add = verb("ls", "list findings, one per line", _ls).add_argument
     add("--kind", choices=KINDS, help="only findings of this kind")
     add("--status", choices=STATUSES, help="only findings with this status")
     add("--about", metavar="GLOB", help="only those about a target, model or architecture")
-    add = verb("show", "one finding with its evidence", _show).add_argument
+    add = verb("show", "show a finding with its evidence", _show).add_argument
     add("id", metavar="ID", help="the id of the finding")
-    text = "say what is wrong in files of findings and evidence"
+    text = "report errors in files of findings and evidence"
     add = verb("check", text, _check, as_json=False).add_argument
     add("files", nargs="*", type=Path, metavar="FILE",
         help="files of findings; default: the whole knowledge base")

@@ -15,8 +15,8 @@ from workers.store.folder import require_store
 
 def add(parser: Parser) -> None:
     verb = add_verbs(parser, "home", "store", "disk_budget")
-    verb("du", "what it holds", _du)
-    text = "evict what was least recently used, down to --budget"
+    verb("du", "show how much the store holds", _du)
+    text = "evict the results that were least recently used"
     add = verb("gc", text, _gc, as_json=False).add_argument
     add(
         "--budget",
