@@ -18,7 +18,7 @@ from tests.engines.optimum import compare, plan_catalog
 from tests.engines.stages import digests, run_stages
 from workers.build.request import request_for
 from workers.engine import Request, StageError, StageJob
-from workers.optimum_engine import OptimumEngine
+from workers.optimum_engine import OptimumEngine, tracing
 from workers.sources import model_file, samples
 
 pytestmark = [
@@ -192,6 +192,22 @@ def test_an_opset_beyond_the_exporter_computes_the_same(
     last = [name for name in told if name != "inputs"][-1]
     worst = compare(newer / "export", newer / last, newer / "inputs")
     assert min(worst.values()) > 0.95
+
+
+@pytest.mark.parametrize("name", ["demo/bert-tiny:text-classification", "demo/t5-tiny:text2text"])
+def test_torch_needs_no_values_of_weights_to_infer_shapes(
+    cells: dict[str, Cell], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    request = request_for(next(cells[one] for one in cells if one.startswith(name)))
+    spec = next(one for one in OptimumEngine().plan(request).stages if one.name == "export")
+    made = []
+    for most in (1 << 60, -1):
+        monkeypatch.setattr(tracing, "LARGEST_SEEN", most)
+        out = tmp_path / str(most)
+        out.mkdir()
+        OptimumEngine().run(StageJob("export", spec.params, request, {}, out))
+        made.append(digests(out))
+    assert made[0] == made[1]
 
 
 @pytest.mark.slow

@@ -13,6 +13,10 @@ from workers.optimum_engine.patched import patched
 from workers.sources import load, model_file
 from workers.sources.errors import export_error, one_line, unsupported
 
+_INFERENCE = "_jit_pass_onnx_graph_shape_type_inference"
+LARGEST_SEEN = 1024**2
+"""Bytes of the largest weights whose values torch's inference of shapes gets."""
+
 
 def export_graph(module: Any, config: Any, file: Path, opset: int, exporter: str) -> None:
     """Export one graph, fp32, with the open axes that its configuration names."""
@@ -34,11 +38,13 @@ def export_graph(module: Any, config: Any, file: Path, opset: int, exporter: str
 
 
 def _torchscript(module: Any, config: Any, file: Path, opset: int) -> None:
+    import torch
     from optimum.exporters.onnx import convert
 
     # Torch's exporter writes a file for each large weight. Optimum would load them all to make one
     # file of them; `model_file.save` copies one after the other.
-    with patched("check_model_uses_external_data", lambda *_: False, convert):
+    whole = patched("check_model_uses_external_data", lambda *_: False, convert)
+    with whole, patched(_INFERENCE, _without_values(getattr(torch._C, _INFERENCE)), torch._C):
         convert.export(
             model=module,
             config=config,
@@ -47,6 +53,22 @@ def _torchscript(module: Any, config: Any, file: Path, opset: int) -> None:
             dtype="fp32",
             do_constant_folding=_size(module) <= model_file.EXTERNAL_THRESHOLD,
         )
+
+
+def _without_values(infer: Any) -> Any:
+    """Torch's inference of shapes, which makes five copies of each weight that it is given.
+
+    Shapes follow from the values of small integers only: of other weights the graph has the shape.
+    """
+
+    def infer_shapes(graph: Any, weights: Mapping[str, Any], opset: int) -> None:
+        infer(graph, {name: one for name, one in weights.items() if _seen(one)}, opset)
+
+    return infer_shapes
+
+
+def _seen(weight: Any) -> bool:
+    return not weight.is_floating_point() or weight.nbytes <= LARGEST_SEEN
 
 
 def _size(module: Any) -> int:
