@@ -46,12 +46,14 @@ class StageSpec:
     tools: Sequence[str]
     """Which of the engine's tools go into the key."""
     per_component: bool = False
-    """Run once for each component of the export (`<component>/` folders), each with its own key.
+    """Run once for each component of the export, each with its own key.
 
-    Such a run sees `model.onnx`, not `<component>/model.onnx`: of its inputs it gets that
-    component's folder alone (all of an input that has no such folder), and what it writes is put
-    under `<component>/`. Files of the export outside all components (config, tokenizer) are added
-    to the package as they are. A single model (no components) has one run with everything."""
+    A component of the export is a folder `<component>/` with `model.onnx`, or a file
+    `<component>.onnx` with its weights beside it. Such a run sees `model.onnx`, not
+    `<component>/model.onnx`: of its inputs it gets that component's folder alone (all of an input
+    that has no such folder), and what it writes is put under `<component>/`. Files of the export
+    outside all components (config, tokenizer) are added to the package as they are. A single model
+    (no components) has one run with everything."""
 
 
 @dataclass(frozen=True)

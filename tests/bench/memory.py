@@ -22,6 +22,7 @@ from typing import Any
 
 from tests.bench.command import table
 from tests.engines.optimum import plan_catalog
+from workers import composition
 from workers.build.request import request_for
 from workers.engine import StageJob
 from workers.optimum_engine import OptimumEngine
@@ -33,8 +34,10 @@ ENDS = 4 * 2 * 32000 * 2048
 """Bytes of a layer, and of the tables at both ends."""
 CELLS = {
     "w8": "mlas_cpu:w8", "w4": "mlas_cpu:w4", "w4 plain": "ov_cpu:w4", "w4a16": "mlas_cpu:w4a16",
-    "fp16": "mlas_cpu:fp16", "w8a16": "qnn_npu",
+    "fp16": "mlas_cpu:fp16", "w8a16": "qnn_npu", "fp32": "mlas_cpu",
 }  # fmt: skip
+TASK = "text-generation"
+WITH_PAST = f"{TASK}-with-past"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,7 @@ def main() -> None:
     parser.add_argument("--gigabytes", type=float, default=2.3)
     parser.add_argument("--source", choices=("random", "folder"), default="folder")
     parser.add_argument("--precisions", default=",".join(CELLS))
+    parser.add_argument("--task", choices=(TASK, WITH_PAST), default=TASK)
     parser.add_argument("--folder", type=Path, help="work here, and leave what is made")
     parser.add_argument("--stage", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -61,13 +65,13 @@ def main() -> None:
     wanted = [CELLS[name] for name in options.precisions.split(",")]
     with tempfile.TemporaryDirectory(prefix="modelmill-bench-") as scratch:
         root = options.folder or Path(scratch)
-        bases = dict(measure(root / "tiny", TINY, options.source, wanted))
+        bases = dict(measure(root / "tiny", TINY, options.source, wanted, options.task))
         config, size = large(options.gigabytes)
         rows: list[tuple[object, ...]] = [
             ("stage", "s", "peak GB", "base GB", "resident / size", "own / size")
         ]
         print(f"{size / 1e9:.2f} GB of float32, source: {options.source}", flush=True)
-        for stage, peak in measure(root / "large", config, options.source, wanted):
+        for stage, peak in measure(root / "large", config, options.source, wanted, options.task):
             base = bases[stage]
             rows.append(
                 (
@@ -90,14 +94,14 @@ def large(gigabytes: float) -> tuple[dict[str, Any], int]:
 
 
 def measure(
-    root: Path, config: dict[str, Any], source: str, wanted: list[str]
+    root: Path, config: dict[str, Any], source: str, wanted: list[str], task: str = TASK
 ) -> Iterator[tuple[str, Peak]]:
     """The stages of these cells, each once, one after the other."""
     root.mkdir(parents=True, exist_ok=True)
     config = {"num_attention_heads": 16, "max_position_embeddings": 128, **config}
     random = f'random = {{ architecture = "llama", seed = 1, config = {_toml(config)} }}'
     catalog = root / "catalog.toml"
-    head = '[[model]]\nid = "bench/llama"\ntask = "text-generation"\n'
+    head = f'[[model]]\nid = "bench/llama"\ntask = "{task}"\n'
     catalog.write_text(f"{head}{random}\n", "utf-8")
     if source == "folder":
         _child(root, "save", "", "")
@@ -109,11 +113,10 @@ def measure(
             label = _label(request, spec)
             if label not in done:
                 done.add(label)
-                peak = _child(root, spec.name, tail, label)
-                if spec.name != "inputs":
-                    yield label, peak
-            if spec.name == "quantize":
-                shutil.rmtree(root / label)
+                yield label, _child(root, spec.name, tail, label)
+        for spec in specs:
+            if spec.name in {"quantize", "share"}:
+                shutil.rmtree(root / _label(request, spec))
     shutil.rmtree(root)
 
 
@@ -124,6 +127,8 @@ def _label(request: Any, spec: Any) -> str:
         return f"export opset {policy['opset']}"
     if spec.name == "inputs":
         return "inputs"
+    if spec.name == "share":
+        return f"share {policy['precision']} {policy['quantizer']}"
     own = "static" if policy["static_shapes"] else policy["optimization"]
     if spec.name == "optimize":
         few = " 4-bit" if policy["precision"].startswith("w4") else ""
@@ -133,7 +138,7 @@ def _label(request: Any, spec: Any) -> str:
 
 
 def _planned(root: Path, tail: str) -> tuple[Any, list[Any]]:
-    precision = ("fp16", "w8", "w4", "w4a16", "w8a16")
+    precision = ("fp32", "fp16", "w8", "w4", "w4a16", "w8a16")
     plan = plan_catalog(root / "catalog.toml", root, precision=precision)
     cell = next(cell for cell in plan.cells() if cell.id.endswith(f"@{tail}"))
     request = request_for(cell)
@@ -148,10 +153,14 @@ def run_stage(root: Path, stage: str, tail: str, label: str) -> None:
     request, specs = _planned(root, tail)
     spec = next(spec for spec in specs if spec.name == stage)
     labels = {other.name: _label(request, other) for other in specs}
-    out = root / label
-    out.mkdir()
     inputs = {name: root / labels[name] for name in spec.inputs if name in labels}
-    OptimumEngine().run(StageJob(stage, spec.params, request, inputs, out))
+    record = composition.read(inputs["export"]) if "export" in inputs else None
+    names = [one.name for one in record.components] if record and spec.per_component else [""]
+    for name in names:
+        out = root / label / name
+        out.mkdir(parents=True)
+        own = {one: path / name if (path / name).is_dir() else path for one, path in inputs.items()}
+        OptimumEngine().run(StageJob(stage, spec.params, request, own, out, component=name))
 
 
 def _save(root: Path) -> None:

@@ -147,6 +147,19 @@ def test_the_graphs_of_a_decoder_share_one_file_of_weights(
     assert weights["bytes"] < (0.6 if model == GPT2 else 0.9) * weights["apart"]
 
 
+@pytest.mark.parametrize("model", [GPT2, T5])
+def test_the_export_holds_the_weights_once(built: dict[str, Built], model: str) -> None:
+    one = built[f"{model}@mlas_cpu"]
+    sizes = {file.path: file.size for file in one.export}
+    record = composition.read(one.folder)
+    assert record is not None
+    assert {path for path in sizes if path.endswith((".onnx", ".data"))} == {
+        "weights.data", *(f"{each.name}.onnx" for each in record.components)
+    }  # fmt: skip
+    # The optimized graphs have the same weights, and those that ONNX Runtime computes from them.
+    assert sizes["weights.data"] <= (one.folder / "weights.data").stat().st_size
+
+
 def test_fixed_shapes_have_room_for_prompt_and_text(built: dict[str, Built]) -> None:
     shapes = Subject.of(built[f"{GPT2}@qnn_npu"]).shapes()
     assert shapes["prefill"]["input_ids"] == [1, 32]

@@ -6,7 +6,7 @@ Pure: `walk` goes through the engine's plan and asks `resolve` for the action of
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -21,6 +21,7 @@ from workers.store.actions import Action
 EXPORT = "export"
 INPUTS = "inputs"
 COMPONENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_OF_GRAPHS = (".onnx", ".data")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +81,8 @@ class StageResults:
         final = [name for name in self.outputs if name != INPUTS][-1]
         files = {file.path: file for file in self.outputs[final].files}
         if EXPORT in self.outputs and final != EXPORT:
-            for file in self.outputs[EXPORT].files if self.components else ():
-                if file.path.partition("/")[0] not in self.components:
-                    files.setdefault(file.path, file)
+            for file in outside(self.outputs[EXPORT].files, self.components):
+                files.setdefault(file.path, file)
         return tuple(files[path] for path in sorted(files))
 
     @property
@@ -108,6 +108,13 @@ class StageResults:
             tasks=tuple(pair for pair in self.tasks if pair[0].spec.name in kept),
             outputs={name: self.outputs[name] for name in kept},
         )
+
+
+def outside(files: tuple[FileEntry, ...], components: tuple[str, ...]) -> Iterator[FileEntry]:
+    """The files of an export that belong to no component: neither graphs nor weights."""
+    for file in files if components else ():
+        if file.path.partition("/")[0] not in components and not file.path.endswith(_OF_GRAPHS):
+            yield file
 
 
 def within(files: tuple[FileEntry, ...], folder: str) -> tuple[FileEntry, ...]:
@@ -189,9 +196,11 @@ def check_plan(plan: BuildPlan, tools: Mapping[str, str]) -> None:
 
 def _components(export: Action) -> tuple[str, ...]:
     names = tuple(str(name) for name in export.facts.get("components", ()))
+    paths = {file.path for file in export.files}
     for name in names:
-        if not COMPONENT.fullmatch(name) or not within(export.files, name):
-            raise _engine_fault(f"component {name!r} has no folder in the export")
+        alone = within(export.files, name)
+        if not COMPONENT.fullmatch(name) or not (alone or f"{name}.onnx" in paths):
+            raise _engine_fault(f"component {name!r} has no folder and no file in the export")
     return names
 
 

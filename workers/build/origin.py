@@ -17,7 +17,7 @@ from machine.waits import WITHOUT_LIMIT, WaitRules
 from matrix.digest import BUILD_RECORD, MANIFEST, RUN_RECORDS, FileEntry, tree_digest, value_digest
 from matrix.model import Cell
 from matrix.status import FailureClass
-from workers.build.graph import EXPORT, INPUTS, Output, StageResults, within
+from workers.build.graph import EXPORT, INPUTS, Output, StageResults, outside, within
 from workers.compile.group import STAGE as COMPILE
 from workers.engine import BuildPlan, StageSpec
 from workers.errors import BuildFailed
@@ -98,18 +98,20 @@ def _results(
 ) -> StageResults:
     components = tuple(str(name) for name in manifest["components"])
     last = [one["stage"] for one in manifest["stages"] if one["stage"] not in {INPUTS, COMPILE}][-1]
+    folders = {name: within(files, name) for name in components}
+    apart = bool(folders) and all(folders.values())  # else the components share their weights
     # Files outside all components are copied as they are, like those of an export.
-    others = tuple(one for one in files if one.path.partition("/")[0] not in components)
-    by_component = {name: _action(within(files, name)) for name in components}
+    others = tuple(outside(files, components)) if apart else ()
+    by_component = {name: _action(own) for name, own in folders.items()} if apart else {}
     outputs = {last: Output(by_component or {"": _action(files)})}
-    if last != EXPORT and (embedded or (components and others)):
+    if last != EXPORT and (embedded or others):
         outputs = {EXPORT: Output({"": _action(embedded or others)}), **outputs}
     return StageResults(
         engine=manifest["engine"]["name"],
         tools=manifest["engine"]["tools"],
         plan=BuildPlan(
             source=manifest["source"],
-            stages=[StageSpec(last, {}, (), (), per_component=bool(components))],
+            stages=[StageSpec(last, {}, (), (), per_component=apart)],
             notices=manifest["notices"][len(cell.policy.notices) :],
         ),
         tasks=(),

@@ -2,6 +2,7 @@
 
     source --export--> ./model.onnx            fp32, dynamic axes, config and tokenizer beside it
            |           or <component>/...      encoder/decoder, text/vision towers, ...
+           |           or COMPONENT.onnx ...   with a cache: all weights in one file
            +--inputs---> inputs.npz            seeded dummy inputs, or the catalog's dataset
            +--optimize-> model.onnx            static shapes if asked, ONNX Runtime graph passes
            +--quantize-> model.onnx            QDQ w8a16/w8a8, int8 or 4-bit weights

@@ -13,6 +13,7 @@ from workers import composition
 from workers.engine import StageJob
 from workers.optimum_engine import components, decoders, generated, inputs, opsets, transposed
 from workers.optimum_engine.architectures import rows
+from workers.optimum_engine.shared_weights import SharedWeights, side_by_side
 from workers.optimum_engine.tracing import export_graph
 from workers.sources import load, model_file, onnx_graph, runtime, source
 from workers.sources import ready_files as ready
@@ -34,6 +35,7 @@ def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
     _side_files(model, folder, job.out)
     exporter = _exporter(model.config.model_type, job.params)
     parts = components.parts(model, task, folder)
+    weights = SharedWeights(job.out) if decoders.generates(task) else None
     facts: dict[str, Any] = {}
     ports: dict[str, composition.Ports] = {}
     for number, (name, (module, config)) in enumerate(parts.items(), 1):
@@ -48,12 +50,15 @@ def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
         opsets.declare(graph, opset)
         facts[name or "."] = onnx_graph.facts(graph)
         ports[name] = onnx_graph.ports(graph)
-        model_file.save(graph, job.out / name, raw)
+        if weights is None:
+            model_file.save(graph, job.out / name, raw)
+        else:
+            weights.add(graph, name, raw)
         shutil.rmtree(raw)
     if len(parts) > 1:
         joins, loop = components.joins(model, task), decoders.loop_of(parts)
         record = composition.compose(ports, model_file.MODEL, joins, loop)
-        composition.write(record, job.out)
+        composition.write(side_by_side(record) if weights else record, job.out)
         taken = {name: names for name, (names, _outputs) in ports.items()}
         generated.write(model, record, taken, partial(_example, parts, job.out), job.out)
     return {
@@ -67,7 +72,7 @@ def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
 
 def _example(parts: components.Parts, out: Path, name: str, sizes: inputs.Sizes) -> inputs.Sample:
     """Example inputs of an exported component."""
-    wanted = runtime.signature(out / name / model_file.MODEL)
+    wanted = runtime.signature(model_file.find(out, name))
     return inputs.generate(parts[name][1], wanted, sizes)
 
 

@@ -35,7 +35,7 @@ def run(job: StageJob, _temp: Path) -> Mapping[str, Any]:
             job.progress(f"making inputs for {name}")
             found[name] = loop_inputs.of_step(record, found, exported, sizes[loop_inputs.PAST])
         else:
-            wanted = runtime.signature(model_file.find(exported, name) / model_file.MODEL)
+            wanted = runtime.signature(model_file.find(exported, name))
             found[name] = _samples(job, name, makers[name], wanted, sizes)
             own = "dataset" in job.params
             loop_inputs.shaped(record, name, found, exported, generated=not own)
@@ -169,7 +169,7 @@ def _link(
         feeds.setdefault(giver, []).append((output, split(link.input)[1]))
     for giver, pairs in feeds.items():
         try:
-            session = runtime.session(model_file.find(exported, giver) / model_file.MODEL)
+            session = runtime.session(model_file.find(exported, giver))
             given = [runtime.run(session, sample) for sample in found[giver]]
         except StageError:
             continue

@@ -104,7 +104,7 @@ def _words(begun: Sample, loop: Loop) -> list[int]:
 
 
 def _open(exported: Path, name: str) -> Graph:
-    file = model_file.find(exported, name) / model_file.MODEL
+    file = model_file.find(exported, name)
     ready = runtime.session(file)
     shapes = {port: spec.shape for port, spec in runtime.signature(file).items()}
     return Graph(shapes, lambda feeds: runtime.run(ready, feeds))

@@ -19,7 +19,7 @@ from workers.sources.errors import one_line, quantize_error
 def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
     """Lower the precision of one component."""
     name = next(name for name in job.inputs if name != "inputs")
-    given = source = model_file.find(job.inputs[name], job.component)
+    given = source = model_file.folder_of(job.inputs[name], job.component, temp)
     precision, blocked = job.params["precision"], tuple(job.params.get("blocked_ops", ()))
     graph = model_file.load_graph(source)
     _check_floats(graph, precision)

@@ -42,7 +42,7 @@ def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
         job.progress(f"comparing {name} with PyTorch" if name else "comparing with PyTorch")
         sets = samples.load(job.inputs["inputs"], name)[:SETS]
         theirs = _outputs(module, config, sets)
-        file = model_file.find(job.inputs["export"], name) / model_file.MODEL
+        file = model_file.find(job.inputs["export"], name)
         found[name or "."] = compare(_run(file, sets, list(theirs[0])), theirs)
     return {"outputs": found, "sets": SETS}
 

@@ -18,12 +18,29 @@ EXTERNAL_THRESHOLD = 1024**3
 that."""
 
 
+def shared(component: str) -> str:
+    """The file of a component whose weights are in one file with those of others."""
+    return f"{component}.onnx"
+
+
 def find(folder: Path, component: str) -> Path:
-    """The folder that holds a component's model, in an input folder of a stage."""
-    for candidate in (folder / component, folder):
-        if (candidate / MODEL).is_file():
-            return candidate
+    """The file of a component's model, in an input folder of a stage."""
+    for file in (folder / component / MODEL, folder / shared(component), folder / MODEL):
+        if file.is_file():
+            return file
     raise export_error(f"no {MODEL} for component '{component or '.'}' among the stage's inputs")
+
+
+def folder_of(folder: Path, component: str, temp: Path) -> Path:
+    """A folder with nothing but this component as `model.onnx`: for one that shares its weights,
+    a new folder of links."""
+    file = find(folder, component)
+    if file.name == MODEL:
+        return file.parent
+    alone = temp / "alone"
+    files.place(file, alone / MODEL)
+    _link_weights(load_graph(alone), file.parent, alone)
+    return alone
 
 
 def load_graph(folder: Path) -> Any:
@@ -66,9 +83,14 @@ def save_graph(model: Any, source: Path, folder: Path) -> Path:
 
     folder.mkdir()
     onnx.save(model, str(folder / MODEL))
-    if (source / EXTERNAL).is_file():
-        files.place(source / EXTERNAL, folder / EXTERNAL)
+    _link_weights(model, source, folder)
     return folder / MODEL
+
+
+def _link_weights(model: Any, source: Path, folder: Path) -> None:
+    found = map(onnx_graph.beside, onnx_graph.tensors(model))
+    for name in sorted({where.location for where in found if where}):
+        files.place(source / name, folder / name)
 
 
 def copy_side_files(source: Path, target: Path) -> None:

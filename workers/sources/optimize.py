@@ -40,7 +40,7 @@ def stage(policy: Mapping[str, Any]) -> StageSpec | None:
 
 def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
     """Optimize one component."""
-    source = model_file.find(job.inputs["export"], job.component)
+    source = model_file.folder_of(job.inputs["export"], job.component, temp)
     level = job.params["level"]
     facts: dict[str, Any] = {"precision": "fp32", "level": level}
     before = runtime.signature(source / model_file.MODEL)

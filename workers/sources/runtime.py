@@ -65,21 +65,26 @@ def options_for(level: str) -> Any:
     return options
 
 
+def _weights_beside(file: Path) -> list[Path]:
+    return list(file.parent.glob("*.data"))
+
+
 def _large(file: Path) -> bool:
-    size = sum(item.stat().st_size for item in file.parent.glob(f"{file.name}*"))
+    size = sum(item.stat().st_size for item in (file, *_weights_beside(file)))
     return size > model_file.EXTERNAL_THRESHOLD // 2
 
 
 def optimize(file: Path, target: Path, level: str, blocked: Sequence[str] = ()) -> None:
     """Let ONNX Runtime rewrite a graph into `target`, with external weights if they are large.
 
+    The same for weights that are external already, which would otherwise stay where they are.
     Never above `extended`: the next level lays out tensors for the CPU of this machine.
     """
     import onnxruntime
 
     options = options_for(level)
     options.optimized_model_filepath = str(target)
-    if _large(file):
+    if _large(file) or _weights_beside(file):
         key = "session.optimized_model_external_initializers"
         options.add_session_config_entry(f"{key}_file_name", model_file.EXTERNAL)
         options.add_session_config_entry(f"{key}_min_size_in_bytes", "1024")

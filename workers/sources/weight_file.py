@@ -5,7 +5,7 @@ So a stage that leaves most weights as they are needs no memory for them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -16,6 +16,8 @@ _SMALL = 1024
 """Tensors below this stay inside: shapes and scalars, which shape inference must see."""
 _COPIED = 16 * 1024**2
 """Bytes that are in memory while a tensor is copied."""
+_VALUES = ("raw_data", "float_data", "int32_data", "int64_data", "double_data", "uint64_data")
+"""Where a graph itself has the values of a tensor."""
 
 
 def take_in(tensor: Any, folder: Path) -> None:
@@ -29,7 +31,7 @@ def take_in(tensor: Any, folder: Path) -> None:
         return
     with _opened(tensor, where, folder) as stream:
         tensor.raw_data = stream.read(tensor_bytes(tensor))
-    tensor.data_location = 0
+    tensor.ClearField("data_location")
     del tensor.external_data[:]
 
 
@@ -63,29 +65,34 @@ def write(model: Any, file: Path, source: Path | None) -> None:
             if where is None and not tensor.HasField("raw_data"):
                 continue
             offset = stream.tell()
-            if where is None:
-                stream.write(tensor.raw_data)
-                tensor.ClearField("raw_data")
-            else:
-                _copy(tensor, where, _known(source), stream)
-            _refer(tensor, file.name, offset, stream.tell() - offset)
+            stream.writelines(pieces(tensor, source))
+            refer(tensor, file.name, offset, stream.tell() - offset)
 
 
-def write_apart(tensor: Any, pieces: Iterable[Any], file: Path) -> None:
+def write_apart(tensor: Any, arrays: Iterable[Any], file: Path) -> None:
     """Write arrays, one after the other, as the values of a tensor into a file beside its graph."""
     with file.open("wb") as stream:
-        for piece in pieces:
-            stream.write(piece.tobytes())
-        _refer(tensor, file.name, 0, stream.tell())
+        stream.writelines(array.tobytes() for array in arrays)
+        refer(tensor, file.name, 0, stream.tell())
 
 
-def _copy(tensor: Any, where: External, source: Path, target: BinaryIO) -> None:
-    left = tensor_bytes(tensor)
-    with _opened(tensor, where, source) as stream:
-        while left:
-            part = stream.read(min(left, _COPIED))
-            target.write(part)
-            left -= len(part)
+def pieces(tensor: Any, folder: Path | None) -> Iterator[bytes]:
+    """The bytes of a tensor as external data has them, a part at a time if they lie beside its
+    graph."""
+    from onnx import numpy_helper
+
+    where = beside(tensor)
+    if where is not None:
+        left = tensor_bytes(tensor)
+        with _opened(tensor, where, _known(folder)) as stream:
+            while left:
+                part = stream.read(min(left, _COPIED))
+                yield part
+                left -= len(part)
+    elif tensor.HasField("raw_data"):
+        yield tensor.raw_data
+    else:
+        yield numpy_helper.from_array(numpy_helper.to_array(tensor)).raw_data
 
 
 def _opened(tensor: Any, where: External, folder: Path) -> BinaryIO:
@@ -102,7 +109,10 @@ def _opened(tensor: Any, where: External, folder: Path) -> BinaryIO:
     return stream
 
 
-def _refer(tensor: Any, name: str, offset: int, length: int) -> None:
+def refer(tensor: Any, name: str, offset: int, length: int) -> None:
+    """Let a tensor have its bytes in a file beside its graph."""
+    for field in _VALUES:
+        tensor.ClearField(field)
     del tensor.external_data[:]
     for key, value in (("location", name), ("offset", offset), ("length", length)):
         tensor.external_data.add(key=key, value=str(value))

@@ -156,6 +156,20 @@ def test_an_impossible_plan_is_a_fault_of_the_engine(bad: BuildPlan) -> None:
         walk("fake", TOOLS, bad, resolve)
 
 
+def test_components_may_be_files_that_share_their_weights() -> None:
+    export = ["prefill.onnx", "decode.onnx", "weights.data", "config.json"]
+    tasks, resolve = resolver(export, ["prefill", "decode"])
+    result = walked(plan(EXPORT, INPUTS, OPTIMIZE, QUANTIZE), resolve)
+    assert [task.component for task in tasks] == ["", *["prefill", "decode"] * 3]
+    assert [file.path for file in tasks[3].inputs["export"]] == export
+    assert [file.path for file in tasks[5].inputs["optimize"]] == ["model.onnx"]
+    # The export's own graphs are no part of a package of other graphs.
+    assert [file.path for file in result.package] == [
+        "config.json", "decode/model.onnx", "prefill/model.onnx",
+    ]  # fmt: skip
+    assert [file.path for file in result.up_to("export").package] == sorted(export)
+
+
 @pytest.mark.parametrize("name", ["..", "a/b", "", "missing", "/abs", "."])
 def test_a_component_must_be_a_folder_of_the_export(name: str) -> None:
     _tasks, resolve = resolver(["model.onnx", "a/b/model.onnx"], [name])

@@ -98,13 +98,29 @@ def test_side_files_are_only_known_ones(tmp_path: Path) -> None:
     assert copied == ["1_Pooling/config.json", "config.json", "vocab.txt"]
 
 
-def test_a_component_is_found_in_either_layout(tmp_path: Path) -> None:
+def test_a_component_is_found_in_each_layout(tmp_path: Path) -> None:
     model_file.save(graphs.matmul(), tmp_path / "all" / "encoder")
-    assert model_file.find(tmp_path / "all", "encoder") == tmp_path / "all" / "encoder"
     own = tmp_path / "all" / "encoder"
-    assert model_file.find(own, "encoder") == own
+    assert model_file.find(tmp_path / "all", "encoder") == own / "model.onnx"
+    assert model_file.find(own, "encoder") == own / "model.onnx"
+    assert model_file.folder_of(tmp_path / "all", "encoder", tmp_path) == own
     with pytest.raises(StageError, match="'decoder'"):
         model_file.find(tmp_path / "all", "decoder")
+    onnx.save(graphs.matmul(), tmp_path / "all" / "decoder.onnx")
+    assert model_file.find(tmp_path / "all", "decoder") == tmp_path / "all" / "decoder.onnx"
+
+
+def test_a_component_that_shares_its_weights_gets_a_folder_of_its_own(
+    tmp_path: Path, small: None
+) -> None:
+    source, temp = tmp_path / "export", tmp_path / "temp"
+    model_file.save(graphs.matmul(), source)
+    (source / "model.onnx").rename(source / "decode.onnx")
+    (source / "config.json").write_text("{}", "utf-8")
+    alone = model_file.folder_of(source, "decode", temp)
+    assert sorted(one.name for one in alone.iterdir()) == ["model.onnx", "model.onnx.data"]
+    assert alone.is_relative_to(temp)
+    model_file.load(alone / "model.onnx")
 
 
 def test_operators_outside_the_standard_are_found() -> None:
