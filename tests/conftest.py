@@ -30,6 +30,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with modules that start servers or engines: the short ones fill the end."""
+    long = {
+        item.path
+        for item in items
+        if item.get_closest_marker("engine")
+        or "prefect_template" in getattr(item, "fixturenames", ())
+    }
+    items.sort(key=lambda item: item.path not in long)
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     """Let the time limit of a test grow with the load of the machine, which may still rise."""

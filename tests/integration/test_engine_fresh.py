@@ -9,6 +9,7 @@ import pytest
 
 from matrix.model import Cell
 from tests.engines.fresh_host import FreshHost
+from tests.engines.hosted import SharedHost
 from tests.engines.onnx_files import convolution
 from tests.engines.optimum import plan_catalog
 from workers.build.builder import Builder
@@ -31,9 +32,10 @@ def build(cells: Sequence[Cell], host: EngineHost, root: Path) -> list[str]:
         made.close()
 
 
-def same_in_fresh_hosts(cells: Sequence[Cell], root: Path) -> dict[str, list[str]]:
+def same_in_fresh_hosts(
+    cells: Sequence[Cell], root: Path, warm: EngineHost
+) -> dict[str, list[str]]:
     """Build cells in a warm host and in fresh ones; what the stages of the latter reported."""
-    warm = EngineHost(find_engine("optimum"), log_dir=root / "logs")
     fresh = FreshHost(find_engine("optimum"), log_dir=root / "fresh-logs")
     assert build(cells, fresh, root / "fresh") == build(cells, warm, root / "warm")
     assert all(texts for texts in fresh.said.values()), fresh.said
@@ -46,10 +48,12 @@ def cells_of(catalog: str, base: Path, wanted: Sequence[str]) -> list[Cell]:
     return [by_id[name] for name in wanted]
 
 
-def test_every_stage_and_precision_works_in_a_fresh_host(tmp_path: Path) -> None:
+def test_every_stage_and_precision_works_in_a_fresh_host(
+    tmp_path: Path, optimum: SharedHost
+) -> None:
     """The second and third cell find the export, the inputs and most else in the store."""
     cells = cells_of("demo", tmp_path, [f"demo/bert-tiny:{tail}" for tail in BERT])
-    said = same_in_fresh_hosts(cells, tmp_path)
+    said = same_in_fresh_hosts(cells, tmp_path, optimum)
     assert set(said) == {"export", "inputs", "optimize", "quantize"}
     assert said["inputs"][-1] == "making inputs 8/8"
     assert "calibrating 8/8" in said["quantize"]
@@ -61,8 +65,10 @@ def test_every_stage_and_precision_works_in_a_fresh_host(tmp_path: Path) -> None
     "cell", ["clip-tiny:zero-shot-image-classification@qnn_npu",
              "t5-tiny:text2text-generation@qnn_npu"],
 )  # fmt: skip
-def test_every_stage_of_a_composite_works_in_a_fresh_host(cell: str, tmp_path: Path) -> None:
-    said = same_in_fresh_hosts(cells_of("demo", tmp_path, [f"demo/{cell}"]), tmp_path)
+def test_every_stage_of_a_composite_works_in_a_fresh_host(
+    cell: str, tmp_path: Path, optimum: SharedHost
+) -> None:
+    said = same_in_fresh_hosts(cells_of("demo", tmp_path, [f"demo/{cell}"]), tmp_path, optimum)
     assert len(said) == 6
     assert [text for text in said["export"] if text.endswith("2/2")]
 
@@ -89,7 +95,7 @@ config = { hidden_size = 32, num_hidden_layers = 1, num_attention_heads = 2, voc
 
 
 @pytest.mark.slow
-def test_folders_and_ready_files_work_in_a_fresh_host(tmp_path: Path) -> None:
+def test_folders_and_ready_files_work_in_a_fresh_host(tmp_path: Path, optimum: SharedHost) -> None:
     from transformers import BertConfig, BertForSequenceClassification
 
     config = BertConfig(hidden_size=32, num_hidden_layers=1, num_attention_heads=2, vocab_size=100)
@@ -101,6 +107,6 @@ def test_folders_and_ready_files_work_in_a_fresh_host(tmp_path: Path) -> None:
         encoding="utf-8",
     )
     names = ["ready:image-classification@qnn_npu", "folder:text-classification@qnn_npu"]
-    said = same_in_fresh_hosts(cells_of("catalog.toml", tmp_path, names), tmp_path)
+    said = same_in_fresh_hosts(cells_of("catalog.toml", tmp_path, names), tmp_path, optimum)
     assert set(said) == {"export", "inputs", "optimize", "quantize"}
     assert {"reading ready.onnx", "loading the model", "exporting"} <= set(said["export"])
