@@ -66,7 +66,7 @@ def parse(text: str) -> CellId:
         )
     )
     if fault:
-        raise UsageError(f"{quote(text)} is not a cell id: {fault}", hint=f"it reads {SHAPE}")
+        raise UsageError(f"{quote(text)} is not a cell id: {fault}", hint=f"write {SHAPE}")
     return CellId(model, task, target, precision or None, profile or None)
 
 

@@ -19,6 +19,7 @@ from flows.cli.resolution import CONFIG_NAME, ENVIRONMENT
 from flows.cli.table import render
 from machine.files import replace_file
 from matrix.errors import UsageError
+from matrix.nearest import hint, quote
 
 if TYPE_CHECKING:
     from workers.host.venv import Environment
@@ -105,17 +106,20 @@ def engine_environment(name: str) -> Environment | None:
 
 def wanted_environment(name: str) -> Environment:
     """The environment of an engine or runtime that a user wants to install."""
-    from workers.engines import extra_of, find_engine
-    from workers.runtimes.install import environment_of
+    from workers.engines import extra_of, installed_engines
+    from workers.runtimes.install import PINS, environment_of
     from workers.runtimes.runtime import kind_named
 
     kind = kind_named(name)
     if kind is not None and not kind.extra:
         return environment_of(kind)
-    find_engine(name)  # raises for an unknown one, with the nearest name
+    engines = installed_engines()
+    if name not in engines:
+        names = [*filter(engine_environment, engines), *PINS]
+        raise UsageError(f"there is no engine or runtime {quote(name)}", hint=hint(name, names))
     environment = engine_environment(name)
     if environment is None:
         extra = extra_of(name)
-        hint = f"it comes with pip install 'modelmill[{extra}]'" if extra else ""
-        raise UsageError(f"engine {name} needs no environment of its own", hint=hint)
+        how = f"it comes with pip install 'modelmill[{extra}]'" if extra else ""
+        raise UsageError(f"engine {name} needs no environment of its own", hint=how)
     return environment

@@ -98,7 +98,7 @@ def test_an_engine_that_lives_with_us_has_no_installer() -> None:
 
 
 def test_an_unknown_engine_is_told_with_the_nearest_name() -> None:
-    with pytest.raises(MillError, match="there is no engine 'winlm'") as caught:
+    with pytest.raises(MillError, match="there is no engine or runtime 'winlm'") as caught:
         wanted_environment("winlm")
     assert "winml" in caught.value.hint
 
