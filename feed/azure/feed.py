@@ -198,6 +198,8 @@ def _gather(problems: list[errors.FeedError], check: Callable[[], None]) -> bool
     try:
         check()
     except errors.FeedError as problem:
-        problems.append(problem)
+        # Credentials that do not work fail every check in the same words.
+        if str(problem) not in map(str, problems):
+            problems.append(problem)
         return False
     return True
