@@ -12,17 +12,14 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from machine.disk import reason
+from machine.disk import user_errors
 from machine.files import replace_file
-from matrix.errors import UsageError
 
 
 def replace_text(path: Path, text: str, *, hint: str) -> None:
     """Write a file. `hint` says how to choose another place."""
-    try:
+    with user_errors(f"cannot write {path}", hint):
         replace_file(path, text.encode())
-    except OSError as error:
-        raise UsageError(f"cannot write {path}: {reason(error)}", hint=hint) from None
 
 
 def webpage(

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flows.cli.settings import Settings
+from machine.disk import user_errors
 from matrix.digest import PAYLOAD_TYPE
 from matrix.errors import Exit, MillError, UsageError
 
@@ -108,7 +109,5 @@ def _private_key(path: Path) -> Any:
 
 
 def _read(path: Path) -> bytes:
-    try:
+    with user_errors(f"the key {path} cannot be read"):
         return path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"the key {path} cannot be read: {error.strerror}") from None

@@ -12,7 +12,7 @@ from flows.cli.settings import Settings
 from flows.observe.trace.page import render as page_of
 from flows.packages.run_records import json_bytes, publish_record
 from flows.sweep.workspace import Workspace
-from machine.disk import reason
+from machine.disk import user_errors
 from machine.files import replace_file
 from matrix.errors import UsageError
 from workers.measure.trace.result import Trace
@@ -26,12 +26,10 @@ def prepare(output: Path) -> None:
 
     What an earlier trace has left would look like part of this one.
     """
-    try:
+    with user_errors(f"{output} cannot be used"):
         output.mkdir(parents=True, exist_ok=True)
         if any(output.iterdir()):
             raise UsageError(f"{output} is not empty", hint="name a new folder")
-    except OSError as error:
-        raise UsageError(f"{output} cannot be used: {reason(error)}") from None
 
 
 def keep(trace: Trace, files: Mapping[str, Path], output: Path | None) -> Trace:
@@ -41,13 +39,11 @@ def keep(trace: Trace, files: Mapping[str, Path], output: Path | None) -> Trace:
     """
     if output is None:
         return replace(trace, artifacts={})
-    try:
+    with user_errors(f"{output} cannot be written"):
         output.mkdir(parents=True, exist_ok=True)
         for kind, name in trace.artifacts.items():
             shutil.copyfile(files[kind], output / name)
         replace_file(output / RESULT, json_bytes(trace.to_json()))
-    except OSError as error:
-        raise UsageError(f"{output} cannot be written: {reason(error)}") from None
     return trace
 
 
@@ -57,12 +53,12 @@ def kept_trace(place: Path) -> Trace | None:
     file = place / RESULT if place.is_dir() else place
     if file.suffix != ".json" or not file.is_file():
         return None
-    try:
+    with user_errors(f"{file} cannot be read"):
         if file.stat().st_size > MOST_BYTES:
             raise UsageError(f"{file} is too large for a trace")
-        return Trace.from_json(json.loads(file.read_text("utf-8")))
-    except OSError as error:
-        raise UsageError(f"{file} cannot be read: {reason(error)}") from None
+        data = file.read_bytes()
+    try:
+        return Trace.from_json(json.loads(data))
     except (ValueError, TypeError, RecursionError) as error:
         why = " ".join(str(error).split())[:200]
         raise UsageError(f"{file} is not a trace: {why}") from None

@@ -120,16 +120,13 @@ def run(arguments: Arguments) -> Exit:
 def _exported(arguments: Arguments, name: str, code: Exit) -> Exit:
     """Write all sessions of the tunings to the file that was asked for."""
     from flows.tune.exported import export
-    from machine.disk import reason
+    from machine.disk import user_errors
 
     if arguments.export:
         path = arguments.settings.path(arguments.export)
-        try:
-            with arguments.work.read_state() as state:
-                count = export(state, name, path)
-        except OSError as error:
-            text = f"{path} cannot be written: {reason(error)}"
-            raise UsageError(text, hint="name another file with --export") from None
+        failed = user_errors(f"{path} cannot be written", "name another file with --export")
+        with failed, arguments.work.read_state() as state:
+            count = export(state, name, path)
         tell(f"{path} has {count} sessions; grade them with: modelmill tune --replay FILE")
     return code
 

@@ -8,8 +8,7 @@ from urllib.parse import quote
 
 from flows.observe.trace import page as trace_page
 from flows.observe.webpage import replace_text, webpage
-from machine.disk import reason
-from matrix.errors import UsageError
+from machine.disk import user_errors
 from state.damage import Tolerated
 from state.reading import StateReader
 from state.records import MeasurementKind, SweepInfo
@@ -48,10 +47,8 @@ def write_traces(state: StateReader, info: SweepInfo, report: Path) -> dict[int,
         raw = state.raw_of(one.id)
         with Tolerated(f"the trace {one.id} of {one.cell or one.tree[:12]}"):
             trace = Trace.from_json(raw)
-            try:
+            with user_errors(f"{folder} cannot be made"):
                 folder.mkdir(exist_ok=True)
-            except OSError as error:
-                raise UsageError(f"{folder} cannot be made: {reason(error)}") from None
             trace_page.write(trace, folder / f"{one.id}.html")
             pages[one.id] = f"{quote(folder.name)}/{one.id}.html"
     return pages
