@@ -5,13 +5,12 @@ from __future__ import annotations
 import argparse
 import difflib
 import os
-import sys
 from collections.abc import Callable, Iterable
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Any, NoReturn
 
-from flows.cli.console import Detail
+from flows.cli.console import Choice, Detail, tell
 from flows.cli.options import Option
 from flows.cli.resolution import misspelt, resolve
 from flows.cli.settings import OF_A_SWEEP, OPTIONS, PLACES, Settings
@@ -27,7 +26,7 @@ class Arguments(argparse.Namespace):
     """A parsed command line, with what commands without these flags would get from them."""
 
     config: Path | None = None
-    color: Literal["auto", "always", "never"] = "auto"
+    color: Choice = "auto"
     json = False
     detail = Detail.USUAL
     goes_on = False
@@ -44,7 +43,7 @@ class Arguments(argparse.Namespace):
             if name in OPTIONS
         }
         for line in misspelt(os.environ):
-            print(f"modelmill: {line}", file=sys.stderr)
+            tell(line)
         return resolve(flags, os.environ, Path.cwd(), self.config)
 
     @property

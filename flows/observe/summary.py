@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from flows.cli.quantity import counted, limited
 from flows.observe.failures import FailureGroup, group_failures
+from flows.observe.unserved import unserved_of
 from flows.sweep.stop import Stop
 from matrix.errors import Exit
 from matrix.model import is_export
@@ -136,13 +137,21 @@ def _failure(one: Outcome) -> dict[str, str]:
 
 
 def summary_of(
-    state: StateReader, info: SweepInfo, outcomes: Iterable[Outcome] | None = None
+    state: StateReader,
+    info: SweepInfo,
+    outcomes: Iterable[Outcome] | None = None,
+    *,
+    ended: bool = False,
 ) -> Summary:
-    """Where a sweep stands now; `outcomes`: those that count, None: all."""
+    """Where a sweep stands now. `outcomes`: those that count, None: all; `ended`: its run is over,
+    so it is told what the rest waits for."""
     if outcomes is None:
         outcomes = state.outcomes(info.id, brief=True)
     benches = state.benches(info.id)
-    return summarize(info.stamp, info.feed, outcomes, benches, publish=info.publish)
+    found = summarize(info.stamp, info.feed, outcomes, benches, publish=info.publish)
+    if ended and (found.unfinished or found.unmeasured):
+        return replace(found, waiting=tuple(unserved_of(state, info.id).lines()))
+    return found
 
 
 def open_text(summary: Summary) -> str:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import shutil
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from flows.cli.quantity import brief, shortened, show_duration, show_ms
+from flows.cli.quantity import brief, shortened, show_ms
 from flows.cli.table import render
 from flows.observe.evidence import EMULATED
+from flows.observe.tuning.document import outcome_of, took, tried
 from flows.tune.record import Recorded, Trial, Tuning
-from matrix.trials import Phase, TuningStatus, Verdict
+from matrix.trials import TuningStatus, Verdict
 
 LONGEST_KEY = 28
 LEAST_WHY = 16
@@ -57,12 +57,10 @@ def tuning_lines(found: Recorded, width: int) -> Iterator[str]:
     yield from (f"  {text}" for text in _about(tuning))
     if tuning.emulated:
         yield f"  {EMULATED}"
-    tried = [one for one in found.trials if one.phase is not Phase.BASELINE]
-    shown = [one for one in tried if one.verdict is not Verdict.SKIPPED]
+    shown = tried(found)
     if shown:
         yield from _table(found, shown, width)
-    skipped = len(tried) - len(shown)
-    if skipped:
+    if skipped := sum(one.verdict is Verdict.SKIPPED for one in found.trials):
         yield f"  {skipped} {'hypothesis' if skipped == 1 else 'hypotheses'} skipped"
     yield f"  {_conclusion(found, shown)}"
 
@@ -70,13 +68,9 @@ def tuning_lines(found: Recorded, width: int) -> Iterator[str]:
 def _about(tuning: Tuning) -> Iterator[str]:
     if tuning.runtime is not None:
         yield f"{tuning.runtime.name} {tuning.runtime.version}"
-    parts = []
-    if tuning.baseline_ms is not None:
-        parts.append(f"baseline {show_ms(tuning.baseline_ms)}")
-    if tuning.spent:
-        share = tuning.measuring / tuning.spent
-        parts.append(f"{show_duration(tuning.spent)}, {share:.0%} of it measuring")
-    yield "; ".join(parts) or str(tuning.status)
+    known = tuning.baseline_ms is not None
+    baseline = f"baseline {show_ms(tuning.baseline_ms or 0.0)}" if known else ""
+    yield "; ".join(filter(None, (baseline, took(tuning)))) or str(tuning.status)
 
 
 def _table(found: Recorded, shown: list[Trial], width: int) -> Iterator[str]:
@@ -106,7 +100,5 @@ def _conclusion(found: Recorded, shown: list[Trial]) -> str:
     if champion is not None:
         settings = " ".join(champion.settings)
         return f"champion: {champion.key} {gain_text(champion)} ({settings}){late}"
-    counts = Counter(str(one.verdict) for one in shown if one.verdict)
-    told = ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
     none = "no champion, because an emulator proves nothing" if tuning.emulated else "no champion"
-    return f"{none}: {told or 'nothing was tried'}{late}"
+    return f"{none}: {outcome_of(shown)}{late}"

@@ -79,7 +79,8 @@ class Wanted:
     def cells(self, original: Original, stamp: str | None, package: str = "") -> Iterator[Cell]:
         """The compiled cells of a portable package, one for each profile that fits.
 
-        `stamp`: of a batch that may only list it; `package`: empty for a local folder.
+        `stamp`: of the batch that they are added to; None: the batch of the package. `package`: its
+        name in the feed; empty: it is in a folder.
         """
         portable = self._portable(original)
         batch = stamp or original.stamp

@@ -41,7 +41,7 @@ def rows_of(
 
 
 def _row(kind: MeasurementKind, found: Benchmark, graph: GraphResult) -> Measurement:
-    """What all rows of measured graphs have."""
+    """The columns that every row of a measured graph has."""
     assert graph.latency is not None
     runtime = found.runtime
     return Measurement(

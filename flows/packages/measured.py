@@ -34,7 +34,8 @@ from workers.verify.ladder.claim import Claim
 from workers.verify.subject import Subject as Package
 
 _MOST = 0.9
-"""Of the machine's memory: a library that wants more without end costs one measurement."""
+"""The share of the machine's memory that a measurement may take: a library that grows without end
+then costs one measurement, and not the machine."""
 _POLL = 1.0
 """Seconds between two looks at a host; they take time of the processors that are measured."""
 _SOON = WaitRules(60.0)

@@ -14,8 +14,7 @@ from feed.publisher import Publisher
 from flows.cli.activity import waiting_for
 from flows.cli.settings import Settings
 from flows.observe.estimates import Estimates, estimate
-from flows.observe.summary import Summary, summarize
-from flows.observe.unserved import unserved_of
+from flows.observe.summary import Summary, summary_of
 from flows.sweep.index import index_of, publish_index, with_listed
 from flows.sweep.needs import bench_needs_of, needs_of
 from flows.sweep.planning import selection_of
@@ -165,12 +164,8 @@ class Sweep:
         # The sweep may have more cells than this run selected; only the index lists all of them.
         wanted = {item.id for item in self.plan.packages()}
         ours = (one for one in state.outcomes(info.id, brief=True) if one.cell in wanted)
-        benches = (one for one in state.benches(info.id) if one.cell in wanted)
-        publish = self.publisher is not None
-        summary = summarize(self.plan.stamp, self.feed.name, ours, benches, publish=publish)
-        if (summary.unfinished or summary.unmeasured) and not stop:
-            summary = replace(summary, waiting=tuple(unserved_of(state, info.id).lines()))
-        if publish and not stop and not summary.unfinished and summary.has_content:
+        summary = summary_of(state, info, ours, ended=not stop)
+        if info.publish and not stop and not summary.unfinished and summary.has_content:
             try:
                 index = self._publish_index()
             except FeedError as error:

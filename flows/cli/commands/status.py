@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -32,7 +31,6 @@ def add(parser: Parser) -> None:
 def run(arguments: Arguments) -> Exit:
     from flows.observe.status import idle_lines, print_status
     from flows.observe.summary import summary_of
-    from flows.observe.unserved import unserved_of
     from flows.sweep.workspace import find_sweep
     from matrix.globs import matches
 
@@ -46,9 +44,7 @@ def run(arguments: Arguments) -> Exit:
         only, outcomes = arguments.settings.only, list(state.outcomes(info.id))
         if only:
             outcomes = [one for one in outcomes if matches(one.cell, only)]
-        summary = summary_of(state, info, outcomes)
-        if (summary.unfinished or summary.unmeasured) and info.exit_code is not None:
-            summary = replace(summary, waiting=tuple(unserved_of(state, info.id).lines()))
+        summary = summary_of(state, info, outcomes, ended=info.exit_code is not None)
         if arguments.json:
             told = {name: getattr(info, name) for name in ("begun_at", "ended_at", "exit_code")}
             idle = idle_lines(state, info, summary)

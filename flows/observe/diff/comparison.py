@@ -153,6 +153,8 @@ def _verdict(one: Outcome | None, was: _Stand, other: Outcome | None, now: _Stan
 
 
 class _Half(SweepData):
+    """One of the two sweeps."""
+
     def stand(self, one: Outcome | None) -> _Stand:
         if one is None or one.status is Status.SKIPPED:
             return _Stand.ABSENT

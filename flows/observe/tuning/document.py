@@ -99,6 +99,25 @@ def document(name: str, found: Sequence[Recorded]) -> Document:
     return Document(name=name, tunings=tuple(map(part_of, found)))
 
 
+def tried(found: Recorded) -> list[Trial]:
+    """The trials that were made, without the baseline."""
+    trials = (one for one in found.trials if one.phase is not Phase.BASELINE)
+    return [one for one in trials if one.verdict is not Verdict.SKIPPED]
+
+
+def outcome_of(trials: Sequence[Trial]) -> str:
+    """How many trials got which verdict: `2 worse, 1 better`."""
+    counts = Counter(str(one.verdict) for one in trials if one.verdict)
+    told = ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
+    return told or "nothing was tried"
+
+
+def took(tuning: Tuning) -> str:
+    """`3m20s, 85% of it measuring`; empty: nothing yet."""
+    share = f"{tuning.measuring / tuning.spent:.0%} of it measuring" if tuning.spent else ""
+    return share and f"{show_duration(tuning.spent)}, {share}"
+
+
 def conclusion(found: Recorded) -> str:
     """The result of a tuning, in a line."""
     trial = found.champion
@@ -108,20 +127,16 @@ def conclusion(found: Recorded) -> str:
             f"{trial.key} is {gain.gain:.1f} % faster than the baseline "
             f"({gain.low:+.1f} to {gain.high:+.1f} %), confirmed in fresh sessions"
         )
-    settled = (one.verdict for one in found.trials if one.verdict)
-    verdicts = Counter(str(one) for one in settled if one is not Verdict.SKIPPED)
-    if found.tuning.emulated and verdicts[Verdict.BETTER]:
+    trials = tried(found)
+    if found.tuning.emulated and any(one.verdict is Verdict.BETTER for one in trials):
         return "no champion: the times are an emulator's, and no evidence for the device"
-    told = ", ".join(f"{count} {word}" for word, count in verdicts.most_common())
-    return f"no champion: {told or 'nothing was tried'}"
+    return f"no champion: {outcome_of(trials)}"
 
 
 def part_of(found: Recorded) -> TuningPart:
     """One tuning."""
     tuning = found.tuning
     steps = {one.key: one for one in (*(tuning.plan or ()), *(tuning.combinations or ()))}
-    trials = (one for one in found.trials if one.phase is not Phase.BASELINE)
-    tried = [one for one in trials if one.verdict is not Verdict.SKIPPED]
     skipped = [one for one in steps.values() if one.skip]
     insight = from_json(dict(tuning.insight), Insight, exact=False)
     explained = dict(tuning.explained)
@@ -134,7 +149,7 @@ def part_of(found: Recorded) -> TuningPart:
         conclusion=conclusion(found),
         champion=tuning.champion,
         facts=tuple(_facts(tuning)),
-        trials=tuple(_row(one, steps.get(one.key)) for one in tried),
+        trials=tuple(_row(one, steps.get(one.key)) for one in tried(found)),
         skipped=tuple(
             SkipRow(key=one.key, title=one.title, why=one.skip, finding=one.finding)
             for one in skipped
@@ -183,9 +198,8 @@ def _facts(tuning: Tuning) -> Iterator[Fact]:
     runs = f"{protocol.sessions} sessions of {protocol.iterations} runs"
     yield "protocol", f"{runs}, interleaved with the baseline, seed {tuning.seed}"
     yield "least gain", f"{tuning.min_gain:g} %"
-    if tuning.spent:
-        share = f"{tuning.measuring / tuning.spent:.0%} of it measuring"
-        yield "took", f"{show_duration(tuning.spent)}, {share}"
+    if spent := took(tuning):
+        yield "took", spent
 
 
 def _insight(insight: Insight) -> Iterator[Fact]:
