@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from operator import mul
-from statistics import fmean, pstdev
+from statistics import fmean, median, pstdev, quantiles
 from typing import Any
 
 from workers.measure.trace.result import Distribution, OnnxNode, Operator, Statistics, TypeTotal
@@ -53,32 +53,28 @@ class Series:
             sample_count=count,
             avg_us=mean,
             total_us=mean * count if self.count else sum(self.values),
-            p90_us=quantile(sorted(self.values), 0.9) if self.values else None,
+            p90_us=p90(self.values) if self.values else None,
             percent_of_total=100 * self.shares / count,
         )
 
 
-def quantile(ordered: Sequence[float], part: float) -> float:
-    """Between the two nearest values where none is exactly there."""
-    place = part * (len(ordered) - 1)
-    low = int(place)
-    if low + 1 >= len(ordered):
-        return ordered[low]
-    return ordered[low] + (place - low) * (ordered[low + 1] - ordered[low])
+def p90(values: Sequence[float]) -> float:
+    """What 90 % of the values do not exceed; between two values where none is exactly there."""
+    return quantiles(values, n=10, method="inclusive")[-1] if len(values) > 1 else values[0]
 
 
 def distribution(values: Sequence[float]) -> Distribution | None:
     """None without values."""
     if not values:
         return None
-    ordered, mean, std = sorted(values), fmean(values), pstdev(values)
+    mean, std = fmean(values), pstdev(values)
     return Distribution(
-        count=len(ordered),
+        count=len(values),
         mean_us=mean,
-        min_us=ordered[0],
-        p50_us=quantile(ordered, 0.5),
-        p90_us=quantile(ordered, 0.9),
-        max_us=ordered[-1],
+        min_us=min(values),
+        p50_us=median(values),
+        p90_us=p90(values),
+        max_us=max(values),
         std_us=std,
         cv=std / mean if mean else 0.0,
     )

@@ -9,7 +9,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from workers.measure.trace.operators import Series, by_cost, quantile, statistics
+from workers.measure.trace.operators import Series, by_cost, p90, statistics
 from workers.measure.trace.result import (
     FallbackReason,
     Metadata,
@@ -100,10 +100,10 @@ def test_what_samples_give() -> None:
 
 
 def test_a_quantile_lies_between_its_neighbours() -> None:
-    assert quantile([7.0], 0.9) == 7
-    assert quantile([0.0, 10.0], 0.9) == pytest.approx(9)
-    assert quantile([1.0, 2.0, 3.0], 0.5) == 2
-    assert quantile([1.0, 2.0, 3.0], 1.0) == 3
+    assert p90([7.0]) == 7
+    assert p90([10.0, 0.0]) == pytest.approx(9)
+    assert p90([3.0, 1.0, 2.0]) == pytest.approx(2.8)
+    assert p90([float(number) for number in range(11)]) == 9
 
 
 def test_statistics_are_filled() -> None:
