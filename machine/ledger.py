@@ -32,7 +32,7 @@ from machine.reservations import (
     signs_of,
     words_of,
 )
-from machine.waits import WITHOUT_LIMIT, Wait, WaitCancelled, WaitedTooLong, WaitRules
+from machine.waits import WITHOUT_LIMIT, Cancelled, Wait, WaitedTooLong, WaitRules
 
 POLL = 0.2
 """Seconds between two looks of a wait."""
@@ -63,7 +63,7 @@ class Ledger:
     ) -> Reservation:
         """Reserve all of it, and wait until it is there.
 
-        Raises `WaitCancelled`, or `WaitedTooLong` when none of those who hold it or wait ahead has
+        Raises `Cancelled`, or `WaitedTooLong` when none of those who hold it or wait ahead has
         changed anything for too long.
         """
         reservation = self.claim(wants, what)
@@ -181,10 +181,10 @@ class Place:
     def pause(self, wait: Wait, signs: object = None) -> None:
         """Wait until something may have changed; `signs`: signs of life unknown to the ledger.
 
-        Raises `WaitCancelled` or `WaitedTooLong`.
+        Raises `Cancelled` or `WaitedTooLong`.
         """
         if wait.rules.cancel is not None and wait.rules.cancel.is_set():
-            raise WaitCancelled(f"cancelled while waiting for {self._words}")
+            raise Cancelled(f"cancelled while waiting for {self._words}")
         if wait.is_over((self._signs, signs), self._words):
             raise WaitedTooLong(
                 f"waited {wait.rules.limit:.0f} s for {self._words}, and nothing has changed",

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from machine.waits import Wait, WaitCancelled, WaitedTooLong, WaitRules
+from machine.waits import Cancelled, Wait, WaitedTooLong, WaitRules
 
 FOR_MOMENTS = WaitRules(limit=300.0)
 """A lock that is meant to be held for moments will not be released after so long."""
@@ -34,7 +34,7 @@ def locked(
 def take(
     path: Path, rules: WaitRules = FOR_MOMENTS, *, what: str = "", longest_sleep: float = 0.02
 ) -> FileLock:
-    """The lock, to be released. Raises `WaitedTooLong` or `WaitCancelled`.
+    """The lock, to be released. Raises `WaitedTooLong` or `Cancelled`.
 
     `what` is waited for, in the words of the caller; `longest_sleep`: seconds between two tries.
     """
@@ -48,7 +48,7 @@ def take(
         if rules.cancel is None:
             time.sleep(sleep)
         elif rules.cancel.wait(sleep):
-            raise WaitCancelled(f"cancelled while waiting for {what or path}")
+            raise Cancelled(f"cancelled while waiting for {what or path}")
         sleep = min(sleep * 2, longest_sleep)
     return lock
 

@@ -26,8 +26,8 @@ class WaitedTooLong(MillError):
     exit_code = Exit.UNUSABLE
 
 
-class WaitCancelled(MillError):
-    """The wait was cancelled; nothing is wrong."""
+class Cancelled(MillError):
+    """Somebody asked to stop; nothing is wrong."""
 
     exit_code = Exit.INTERRUPTED
 

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from machine.waits import WaitCancelled, WaitedTooLong
+from machine.waits import WaitedTooLong
 from matrix.errors import Exit, MillError
 from matrix.status import FailureClass
 
@@ -88,19 +88,11 @@ class KnownFailures:
             self._seen[key].append((cell_id, error))
 
 
-class Cancelled(MillError):
-    """The sweep was asked to stop; nothing is wrong with the cell."""
-
-    exit_code = Exit.INTERRUPTED
-
-
 @contextmanager
 def wait_failures(stage: str) -> Iterator[None]:
-    """What it means for a cell that a wait was given up."""
+    """What it means for a cell that a wait lasted too long."""
     try:
         yield
-    except WaitCancelled as error:
-        raise Cancelled(error.message) from error
     except WaitedTooLong as error:
         hint = f"{error.hint}, then: modelmill retry --class TIMEOUT"
         raise BuildFailed(FailureClass.TIMEOUT, stage, error.message, hint=hint) from error

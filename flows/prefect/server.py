@@ -24,7 +24,7 @@ from filelock import FileLock
 from machine.children import module_command, start
 from machine.disk import free, is_full, reason, says_full
 from machine.locks import take
-from machine.waits import WaitCancelled, WaitedTooLong, WaitRules
+from machine.waits import Cancelled, WaitedTooLong, WaitRules
 from matrix.credentials import without_credentials
 from matrix.errors import MillError
 
@@ -139,7 +139,7 @@ def _wait_for_turn(prefect_home: Path, cancel: threading.Event) -> FileLock:
     """
     try:
         return take(prefect_home / "start.lock", WaitRules(START_LIMIT, cancel))
-    except WaitCancelled as error:
+    except Cancelled as error:
         raise MillError(TOO_LATE) from error
     except WaitedTooLong as error:
         raise MillError(error.message, hint=error.hint) from error

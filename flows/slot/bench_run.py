@@ -16,13 +16,12 @@ from flows.packages.keeping import rows_of
 from flows.packages.measured import Choice, finding
 from flows.slot.context import LeasedRun
 from machine.reservations import UNDISTURBED
-from machine.waits import WaitCancelled
+from machine.waits import Cancelled
 from matrix.errors import MillError
 from state.errors import LeaseLost, StateError
 from state.measurements import same_protocol
 from state.records import Measurement, MeasurementKind, Outcome
 from workers.build.builder import WAITS
-from workers.errors import Cancelled
 from workers.host.watch import Watching
 from workers.measure.benchmark import benchmark
 from workers.measure.result import Benchmark
@@ -54,7 +53,7 @@ class BenchRun(LeasedRun):
             self._measure(one)
         except StateError:
             raise
-        except (Cancelled, WaitCancelled):
+        except Cancelled:
             self.lease.gone.set()
         except Exception as error:  # noqa: BLE001 - a feed, a disk or a runtime can raise anything
             if not self.lease.gone.is_set():

@@ -17,14 +17,14 @@ from flows.slot.cell_work import CellWork
 from flows.slot.hub_outage import concerns
 from flows.slot.publishing import group_detail
 from machine.reservations import DISTURBS
-from machine.waits import untold
+from machine.waits import Cancelled, untold
 from matrix.model import SourceKind
 from matrix.status import Status
 from state.errors import StateError
 from state.records import Facts, StageRun
 from workers.build.builder import WAITS
 from workers.build.built import Built
-from workers.errors import BuildFailed, Cancelled, wait_failures
+from workers.errors import BuildFailed, wait_failures
 from workers.host.watch import Watching
 from workers.verify.verifier import VerifyFailed
 

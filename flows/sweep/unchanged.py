@@ -11,13 +11,14 @@ from collections.abc import Iterator, Mapping
 
 from flows.sweep.lifecycle import Sweep
 from flows.sweep.local import open_builder, owners_here
+from machine.waits import Cancelled
 from matrix.model import PlannedModel, PlannedPackage
 from matrix.needs import Words, is_measuring
 from matrix.status import Status
 from state.records import Facts, Lease, Owner
 from workers.build.builder import Builder
 from workers.build.keys import last_keys
-from workers.errors import BuildFailed, Cancelled
+from workers.errors import BuildFailed
 from workers.host.watch import Watching
 
 

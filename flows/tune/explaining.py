@@ -9,11 +9,10 @@ from typing import Any
 from flows.observe.trace.difference import difference
 from flows.tune.record import Tuning
 from flows.tune.tools import Made, Tools
-from machine.waits import WaitCancelled
+from machine.waits import Cancelled
 from matrix.errors import MillError
 from matrix.overlay import overlay
 from state.errors import StateError
-from workers.errors import Cancelled
 from workers.measure.subject import Graph
 from workers.measure.trace.result import Trace
 
@@ -39,7 +38,7 @@ def explained(tuning: Tuning, tools: Tools, trace: Callable[[Made, Graph], Trace
                 traces.append([(one.component, trace(made, one)) for one in graphs])
             finally:
                 made.release()
-    except (StateError, Cancelled, WaitCancelled):
+    except (StateError, Cancelled):
         raise
     except Exception as error:  # noqa: BLE001 - a tool or a disk can raise anything
         why = str(error) if isinstance(error, MillError) else repr(error)

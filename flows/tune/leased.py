@@ -21,6 +21,7 @@ from flows.tune.batch import read_tuning
 from flows.tune.record import Kept, Step, Tuning, cell_of, tuning_of
 from flows.tune.tools import Shown
 from flows.tune.workplace import Workplace, settings_for
+from machine.waits import Cancelled
 from matrix.errors import MillError, UsageError
 from matrix.model import Cell
 from matrix.needs import is_measuring
@@ -29,7 +30,7 @@ from matrix.trials import OVER, TuningStatus
 from state import damage
 from state.records import Outcome
 from state.tunings import TuningRow
-from workers.errors import BuildFailed, Cancelled
+from workers.errors import BuildFailed
 from workers.host.watch import Watching
 
 

@@ -14,14 +14,14 @@ from flows.tune.estimates import Budget, Estimates, OutOfTime
 from flows.tune.measuring import Measured, Measuring, Side
 from flows.tune.record import BASELINE, Crash, Kept, Step, Trial
 from flows.tune.tools import Made, Tools
-from machine.waits import Told, WaitCancelled, untold
+from machine.waits import Cancelled, Told, untold
 from matrix.errors import MillError, UsageError
 from matrix.overlay import overlay
 from matrix.status import FailureClass
 from matrix.trials import Phase, SessionKind, Verdict
 from state.errors import StateError
 from workers.build.stages import Rung
-from workers.errors import BuildFailed, Cancelled
+from workers.errors import BuildFailed
 from workers.verify.ladder.levels import failing
 
 EMULATED = "on an emulator, which is no evidence for the device"
@@ -76,7 +76,7 @@ class TrialRun:
             self._settle()
         except Settled as settled:
             self._keep(**settled.values)
-        except (StateError, Cancelled, WaitCancelled, OutOfTime):
+        except (StateError, Cancelled, OutOfTime):
             raise
         except Exception as error:  # noqa: BLE001 - a tool or a disk can raise anything
             why = str(error) if isinstance(error, MillError) else repr(error)

@@ -17,13 +17,13 @@ from flows.tune.measuring import Measuring
 from flows.tune.record import BASELINE, Kept, Step, Trial
 from flows.tune.tools import Made, Tools
 from flows.tune.trial import TrialRun, Trials, first_broken, trial_of_step
-from machine.waits import WaitCancelled
+from machine.waits import Cancelled
 from matrix.codec import to_json
 from matrix.errors import MillError
 from matrix.overlay import combined
 from matrix.trials import Phase, SessionKind, TuningStatus, Verdict
 from state.errors import StateError
-from workers.errors import Cancelled, StoreError
+from workers.errors import StoreError
 from workers.measure.result import Benchmark, this_machine
 
 
@@ -57,7 +57,7 @@ class TuningRun:
                 baseline.release()
         except OutOfTime as out:
             ended = {"status": TuningStatus.OUT_OF_TIME, "message": str(out)}
-        except (StateError, StoreError, Cancelled, WaitCancelled):
+        except (StateError, StoreError, Cancelled):
             ended = {}
             raise
         except Exception as error:  # noqa: BLE001 - a tool or a disk can raise anything

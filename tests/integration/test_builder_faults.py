@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from machine.waits import Cancelled
 from matrix.status import FailureClass
 from tests.engines.hosted import make_builder
 from tests.machine.timing import patient
 from tests.plans.cells import LABELS, make_cell, plan_model
 from workers.build.builder import Builder
-from workers.errors import BuildFailed, Cancelled
+from workers.errors import BuildFailed
 from workers.host.watch import HostLimits, Watching
 from workers.store import Store, usage_of
 

@@ -13,11 +13,12 @@ from pathlib import Path
 import psutil
 import pytest
 
+from machine.waits import Cancelled
 from matrix.status import FailureClass
 from tests.fakes.engine import fake_spec, request
 from tests.machine.timing import patient
 from workers.engine import StageJob, StageReport
-from workers.errors import BuildFailed, Cancelled
+from workers.errors import BuildFailed
 from workers.host.client import EngineHost, EngineSpec
 from workers.host.watch import HostLimits, Watching
 

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from machine.waits import WaitRules
+from machine.waits import Cancelled, WaitRules
 from tests.machine.timing import patient
-from workers.errors import Cancelled
 from workers.store import Store
 
 REPOSITORY = Path(__file__).parents[2]

@@ -22,9 +22,9 @@ from machine import disk, memory
 from machine.disk import size_text
 from machine.ledger import Ledger, Place, Reservation
 from machine.reservations import DISTURBS, Want, reserved
-from machine.waits import WITHOUT_LIMIT, Wait, WaitCancelled, WaitedTooLong, WaitRules
+from machine.waits import WITHOUT_LIMIT, Wait, WaitedTooLong, WaitRules
 from matrix.status import FailureClass
-from workers.errors import BuildFailed, Cancelled, wait_failures
+from workers.errors import BuildFailed, wait_failures
 from workers.store import GcReport, Store
 
 LOW_WATER = 0.9
@@ -108,8 +108,6 @@ class DiskBudget:
                     raise self._full(size, reason)
             try:
                 place.pause(wait, self.store.oldest_use())
-            except WaitCancelled as error:
-                raise Cancelled("cancelled while waiting for disk space") from error
             except WaitedTooLong as error:
                 reason = (
                     self._lacks(size) or f"needs {size_text(size)} and waits behind another build"

@@ -14,9 +14,9 @@ from typing import Any
 
 from machine.children import describe_exit
 from machine.disk import size_text
-from machine.waits import Told, WaitRules, untold
+from machine.waits import Cancelled, Told, WaitRules, untold
 from matrix.status import FailureClass
-from workers.errors import BuildFailed, Cancelled
+from workers.errors import BuildFailed
 from workers.host.process import HostProcess, Message
 from workers.host.spec import mask
 

@@ -12,7 +12,7 @@ import pytest
 from machine import ledger as module
 from machine.ledger import Ledger
 from machine.reservations import DISTURBS, SILENT_AFTER, UNDISTURBED, Want, reserved
-from machine.waits import Wait, WaitCancelled, WaitedTooLong, WaitRules
+from machine.waits import Cancelled, Wait, WaitedTooLong, WaitRules
 from tests.machine.dead import NO_SUCH_PID
 
 
@@ -106,7 +106,7 @@ def test_a_wait_says_what_it_waits_for_and_who_has_it(
         cancel.set()
 
     assert one.claim(memory(60), "bert-tiny") is not None
-    with pytest.raises(WaitCancelled, match="cancelled while waiting for 50 bytes"):
+    with pytest.raises(Cancelled, match="cancelled while waiting for 50 bytes"):
         two.reserve(memory(50), rules=WaitRules(cancel=cancel, told=tell))
     assert told == [f"waiting for 50 bytes, held by process {os.getpid()} (bert-tiny)"]
     assert one.claim(memory(1)) is not None, "nobody is left in the queue"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from machine.locks import locked, take, take_now
-from machine.waits import WaitCancelled, WaitedTooLong, WaitRules
+from machine.waits import Cancelled, WaitedTooLong, WaitRules
 
 
 def test_only_one_holds_a_lock(tmp_path: Path) -> None:
@@ -35,7 +35,7 @@ def test_a_wait_is_told_of_and_can_be_cancelled(
         told.append(text)
         cancel.set()
 
-    with locked(path), pytest.raises(WaitCancelled, match="the other build"):
+    with locked(path), pytest.raises(Cancelled, match="the other build"):
         take(path, WaitRules(cancel=cancel, told=tell), what="the other build")
     assert told == ["waiting for the other build"]
 

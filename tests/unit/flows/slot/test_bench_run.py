@@ -15,13 +15,12 @@ from flows.packages.measured import Choice
 from flows.slot import bench_run
 from machine.ledger import Ledger
 from machine.reservations import DISTURBS, VARIABLE
-from machine.waits import WaitRules
+from machine.waits import Cancelled, WaitRules
 from matrix.errors import Exit, UsageError
 from matrix.model import Plan
 from matrix.status import Status
 from state.records import BenchState, MeasurementKind
 from tests.sweeps.in_memory import SweepHarness, make_plan, small_model
-from workers.errors import Cancelled
 from workers.measure.result import (
     Benchmark,
     Fault,

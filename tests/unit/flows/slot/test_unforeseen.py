@@ -13,6 +13,7 @@ import pytest
 from feed.interface import LocalFile, Published
 from flows.slot.context import log_name
 from flows.slot.model_run import MOST_RUNS, ModelRun
+from machine.waits import Cancelled
 from matrix.errors import Exit
 from matrix.status import FailureClass, Status
 from state.errors import StateUnavailable
@@ -20,7 +21,6 @@ from tests.fakes.feed import MemoryFeed
 from tests.machine.timing import eventually
 from tests.sweeps.in_memory import SweepHarness, make_plan, small_model
 from workers.build.builder import Builder
-from workers.errors import Cancelled
 
 
 class BrokenFeed(MemoryFeed):

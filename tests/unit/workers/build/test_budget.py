@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from machine.waits import WaitRules
+from machine.waits import Cancelled, WaitRules
 from matrix.status import FailureClass
 from workers.build.budgets import DiskBudget
-from workers.errors import BuildFailed, Cancelled
+from workers.errors import BuildFailed
 from workers.store import Action, GcReport, Store, usage_of
 
 PLENTY = 1 << 50

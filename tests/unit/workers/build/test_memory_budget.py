@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from machine.ledger import Ledger
-from machine.waits import WaitRules
+from machine.waits import Cancelled, WaitRules
 from workers.build.budgets import MemoryBudget
-from workers.errors import BuildFailed, Cancelled
+from workers.errors import BuildFailed
 
 
 class Stage:

@@ -7,11 +7,12 @@ from typing import cast
 
 import pytest
 
+from machine.waits import Cancelled
 from matrix.model import Profile
 from matrix.status import FailureClass
 from tests.engines.compilers import RUNTIME, FakeRuntimes
 from workers.compile.group import GroupResult, Job, Member, compile_group
-from workers.errors import BuildFailed, Cancelled
+from workers.errors import BuildFailed
 from workers.host.watch import Watching
 from workers.runtimes.pool import Runtimes
 
