@@ -27,20 +27,21 @@ ADDRESS = "NOTIFY_URL"
 """Variable with the address of a webhook."""
 
 WEBHOOK = "webhook"
-_ZOMBIE = "modelmill-zombie"
+_LOST = "modelmill-lost"
 _FAILED = "modelmill-failed"
-_STUCK = "modelmill-stuck"
+_PENDING = "modelmill-pending"
 _HEARTBEAT_LIMIT = timedelta(seconds=90)
 _PENDING_LIMIT = timedelta(seconds=300)
 
 
-def crash_silent_runs(client: SyncPrefectClient) -> str:
-    """Mark runs whose heartbeats stopped as crashed.
+def crash_lost_runs(client: SyncPrefectClient) -> str:
+    """Mark lost runs, whose heartbeats stopped, as crashed.
 
     Works around Prefect (test_no_service_of_the_server_ends_lost_runs): it would show a run whose
     machine is gone as running for ever.
     """
-    return _put(client, _crashes(_ZOMBIE, "heartbeat", _HEARTBEAT_LIMIT, "no heartbeat"))
+    wanted = _crashes(_LOST, "heartbeat", _HEARTBEAT_LIMIT, "no heartbeat")
+    return _put(client, wanted, "modelmill-zombie")
 
 
 def crash_pending_runs(client: SyncPrefectClient) -> str:
@@ -49,7 +50,8 @@ def crash_pending_runs(client: SyncPrefectClient) -> str:
     Works around Prefect (test_a_pending_run_is_never_given_to_another_worker).
     """
     message = "its worker died before it began"
-    return _put(client, _crashes(_STUCK, "Pending", _PENDING_LIMIT, message))
+    wanted = _crashes(_PENDING, "Pending", _PENDING_LIMIT, message)
+    return _put(client, wanted, "modelmill-stuck")
 
 
 def _crashes(name: str, after: str, within: timedelta, message: str) -> AutomationCore:
@@ -98,9 +100,10 @@ def notify_of_failures(client: SyncPrefectClient, block: str, environ: Mapping[s
     return _put(client, wanted)
 
 
-def _put(client: SyncPrefectClient, wanted: AutomationCore) -> str:
-    """Create or update it."""
-    found = client.read_automations_by_name(wanted.name)
+def _put(client: SyncPrefectClient, wanted: AutomationCore, *formerly: str) -> str:
+    """Create or update it. `formerly`: the name that an earlier modelmill gave it."""
+    named = (client.read_automations_by_name(name) for name in (wanted.name, *formerly))
+    found = next(filter(None, named), None)
     if found:
         client.update_automation(found[0].id, wanted)
     else:

@@ -13,7 +13,7 @@ from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
 from pydantic import ValidationError
 
 from flows.fleet import entrypoints
-from flows.fleet.automations import crash_pending_runs, crash_silent_runs, notify_of_failures
+from flows.fleet.automations import crash_lost_runs, crash_pending_runs, notify_of_failures
 from flows.fleet.parent_runs import NIGHTLY, PARENT_FLOW
 from flows.fleet.worker import SWEEPS
 from matrix.errors import UsageError
@@ -27,7 +27,7 @@ def deploy(pool: str) -> list[str]:
             _pool(client, name)
         _deployment(client, entrypoints.slot, pool, pool)
         _deployment(client, entrypoints.parent, pool, pool + SWEEPS, parameters={"pool": pool})
-        automations = [crash_silent_runs(client), crash_pending_runs(client)]
+        automations = [crash_lost_runs(client), crash_pending_runs(client)]
     return [f"{PARENT_FLOW}/{pool}", f"{entrypoints.slot.name}/{pool}", *automations]
 
 

@@ -152,7 +152,7 @@ def _sweep(
         first = recorded.id or run.id
         with get_client(sync_client=True) as client:
             shown = ShownRun(run.plan.stamp, {}, "", here.id if here else None)
-            display = ParentDisplay(client, state, run.sweep, shown, progress)
+            display = ParentDisplay(client, led, shown, progress)
             with (
                 CancellationWatch(state.at_once, run.sweep, first, stop),
                 Follower(state, run.sweep, display, progress, run.id),
@@ -163,7 +163,7 @@ def _sweep(
                 if not lead.lead(run, slots):
                     return None
         summary, index = lead.finish(led)
-        display.result(led.info, settings, run.plan, index)
+        display.result(index)
         return summary
 
 

@@ -27,8 +27,8 @@ from flows.observe.summaries.document import SummaryDocument, summary_document
 from flows.observe.summaries.markdown import markdown
 from flows.observe.views import View
 from flows.prefect.shown_run import ShownRun, artifact_key
+from flows.sweep.lifecycle import Sweep
 from matrix.model import Plan
-from state.records import SweepInfo
 from state.state import State
 
 AWAY = (httpx.HTTPError, PrefectException)
@@ -55,8 +55,7 @@ class ParentDisplay(View):
     """The page of the parent's flow run, which every tick brings up to date."""
 
     client: SyncPrefectClient
-    state: State
-    sweep: int
+    sweep: Sweep
     shown: ShownRun
     progress: SweepProgress
     _updated: float = float("-inf")
@@ -70,7 +69,7 @@ class ParentDisplay(View):
         """Update the progress bar, every few seconds."""
         if time.monotonic() >= self._updated + _INTERVAL:
             self._updated = time.monotonic()
-            count_slots(self.state, self.sweep, progress)
+            count_slots(self.sweep.state, self.sweep.info.id, progress)
             with suppress(*AWAY):
                 self.shown.show_progress(self.client, progress, now=True)
 
@@ -79,21 +78,23 @@ class ParentDisplay(View):
         with suppress(*AWAY):
             self.shown.show_progress(self.client, self.progress, now=True)
 
-    def result(self, info: SweepInfo, settings: Settings, plan: Plan, index: str | None) -> None:
+    def result(self, index: str | None) -> None:
         """The table of outcomes and the report, with links to its files and the index package."""
+        sweep = self.sweep
         with suppress(*AWAY):
-            outcomes = self.state.outcomes(info.id, brief=True)
+            outcomes = sweep.state.outcomes(sweep.info.id, brief=True)
             self.shown.show_outcomes(self.client, outcomes)
         with suppress(*AWAY):
-            self._report(info, settings, plan, index)
+            self._report(index)
 
-    def _report(self, info: SweepInfo, settings: Settings, plan: Plan, index: str | None) -> None:
-        told = summary_document(self.state, info)
-        files = _write_files(self.state, told, settings)
-        page = package_page(info.feed, plan.index_package, index) if index else None
+    def _report(self, index: str | None) -> None:
+        state, info, package = self.sweep.state, self.sweep.info, self.sweep.plan.index_package
+        told = summary_document(state, info)
+        files = _write_files(state, told, self.sweep.settings)
+        page = package_page(info.feed, package, index) if index else None
         text = masked(markdown(told))
         if index:
-            name = f"{plan.index_package} {index}"
+            name = f"{package} {index}"
             text += f"\nIndex of this sweep: {f'[{name}]({page})' if page else f'`{name}`'}\n"
         if files:
             text += f"\nThe whole report: [{files}]({files})\n"

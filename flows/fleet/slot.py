@@ -99,18 +99,9 @@ class FleetSlot:
         work.prepare()
         sweep = Sweep(run.plan, settings, state, work.open_feed(), self.stop, newest=run.newest)
         sweep.is_recorded(state.sweep(run.sweep))
-        display = Display(
-            state.at_once,
-            run.sweep,
-            state.last_event(run.sweep),
-            owners_here(),
-            run.plan,
-            self.stop,
-            work.home,
-            self.environ,
-            flow_run=self.flow_run,
-        )
-        exchange = None if run.tuning is None else partial(_exchange, sweep, self.stop)
+        began, shown_at = state.last_event(run.sweep), self.flow_run
+        display = Display(sweep, began, owners_here(), self.environ, flow_run=shown_at)
+        exchange = None if run.tuning is None else partial(_exchange, sweep)
         with (
             display if self.flow_run else nullcontext(),
             open_slots(sweep, 1, self._words(settings), exchange) as (context, slots),
@@ -130,8 +121,8 @@ class FleetSlot:
         return isinstance(error, Outage) or error.exit_code is Exit.HOST_CANNOT_PUBLISH
 
 
-def _exchange(sweep: Sweep, stop: Stop, store: Store) -> FeedExchange:
+def _exchange(sweep: Sweep, store: Store) -> FeedExchange:
     """Where the machines of a tuning leave the results of stages for each other."""
     stamp = sweep.plan.stamp
     package = stages_package(sweep.settings.package, stamp)
-    return FeedExchange(sweep.feed, store, package, stamp, stop.event, untold)
+    return FeedExchange(sweep.feed, store, package, stamp, sweep.stop.event, untold)

@@ -41,13 +41,14 @@ _DEFAULTS = {
     # Works around Prefect (test_a_worker_asks_for_what_is_due_by_its_own_clock): that clock may be
     # behind the server's.
     "PREFECT_WORKER_PREFETCH_SECONDS": "120",
-    # The limit of automations.crash_silent_runs is three of these.
+    # The limit of automations.crash_lost_runs is three of these.
     "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
     "PREFECT_LOGGING_LEVEL": "WARNING",
     "DO_NOT_TRACK": "1",
 }
 SWEEPS = "-sweeps"
-"""The pool of parents is named as that of the slots, with this at the end."""
+"""The pool of parents is named as that of the slots, with this at the end. It is one of its own
+because a parent would take a place from the slots that it waits for."""
 
 
 @dataclass(slots=True)

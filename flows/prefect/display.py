@@ -13,18 +13,17 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from flows.observe.progress import UNSHOWN, SweepProgress
 from flows.prefect.server import ChosenServer
 from flows.sweep.cancellation import StoppedElsewhere
-from flows.sweep.stop import Stop
+from flows.sweep.lifecycle import Sweep
+from flows.sweep.workspace import Workspace
 from matrix.errors import MillError
-from matrix.model import Plan, is_export
+from matrix.model import is_export
 from matrix.status import Status
 from state.records import Kind
-from state.state import State
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -48,15 +47,11 @@ LAST_WORDS_AFTER_STOP = 1.5
 class Display:
     """Shows the run while the block lasts. `problem`: why the server lacks some of it, if so."""
 
-    state: State
-    sweep: int
+    sweep: Sweep
     after: int
     """The event that begins the run."""
     owners: str
     """How the names of its slots begin; others may work on the same sweep."""
-    plan: Plan
-    stop: Stop
-    home: Path
     environ: Mapping[str, str]
     progress: SweepProgress = field(default_factory=lambda: SweepProgress({}))
     flow_run: UUID | None = None
@@ -76,7 +71,8 @@ class Display:
 
     def __enter__(self) -> Self:
         self._told = self.after
-        self._server = ChosenServer(self.home, self.environ)
+        self._state = self.sweep.state.at_once
+        self._server = ChosenServer(Workspace(self.sweep.settings).home, self.environ)
         self._thread = threading.Thread(target=self._keep_showing, name="display", daemon=True)
         self._thread.start()
         return self
@@ -90,17 +86,17 @@ class Display:
         if self._thread.is_alive() and not self.problem and not late:
             self.problem = self._server.problem()
         self._gone.set()
-        if not self.stop:
+        if not self.sweep.stop:
             self._note_problem()
-        self._server.stop(LAST_WORDS_AFTER_STOP if self.stop else 5.0)
+        self._server.stop(LAST_WORDS_AFTER_STOP if self.sweep.stop else 5.0)
 
     def _wait_for_last_words(self) -> None:
         """Give the server time as long as it takes more."""
         told = -1
-        while self._thread.is_alive() and not self.stop and told != self._told:
+        while self._thread.is_alive() and not self.sweep.stop and told != self._told:
             told = self._told
             self._thread.join(LAST_WORDS)
-        if self.stop and self._run is not None:
+        if self.sweep.stop and self._run is not None:
             self._thread.join(LAST_WORDS_AFTER_STOP)
 
     def _keep_showing(self) -> None:
@@ -141,7 +137,7 @@ class Display:
         seen, exporting = self.after, math.inf
         while time.monotonic() < exporting + _EXPORTING:
             over = self._ended.is_set()
-            for event in self.state.events(self.sweep, seen):
+            for event in self._state.events(self.sweep.info.id, seen):
                 seen = event.id
                 if event.status is Status.BUILDING and not is_export(event.cell or ""):
                     return True
@@ -158,12 +154,13 @@ class Display:
         from flows.prefect import shown_run
 
         if self._run is None:
-            models = {model.name: model for model in self.plan.models}
-            self._run = shown_run.ShownRun(self.plan.stamp, models, self.owners, self.flow_run)
+            plan = self.sweep.plan
+            models = {model.name: model for model in plan.models}
+            self._run = shown_run.ShownRun(plan.stamp, models, self.owners, self.flow_run)
         run = self._run
         with shown_run.connected(url) as client:
             if not self._server.given:
-                shown_run.crash_dead_runs(client)
+                shown_run.crash_lost_runs(client)
             if not run.begin(client):
                 self._told = self.after
             self._follow(client, run)
@@ -174,16 +171,16 @@ class Display:
     def _end(self, client: SyncPrefectClient, run: ShownRun) -> None:
         from flows.prefect.shown_run import ended
 
-        statuses = self.state.statuses(self.sweep)
+        statuses = self._state.statuses(self.sweep.info.id)
         progress = SweepProgress(statuses, publish=self.progress.publish)
         run.show_progress(client, progress, now=True)
-        run.show_outcomes(client, self.state.outcomes(self.sweep, brief=True))
-        run.end(client, ended(statuses.values(), stopped=bool(self.stop), error=self._error))
+        run.show_outcomes(client, self._state.outcomes(self.sweep.info.id, brief=True))
+        run.end(client, ended(statuses.values(), stopped=bool(self.sweep.stop), error=self._error))
 
     def _follow(self, client: SyncPrefectClient, run: ShownRun) -> None:
         while True:
             over = self._ended.is_set()  # before the reading, so that nothing is left unread
-            for event in self.state.events(self.sweep, self._told):
+            for event in self._state.events(self.sweep.info.id, self._told):
                 if self._gone.is_set():
                     return
                 run.tell(client, event)
@@ -192,10 +189,10 @@ class Display:
                 return
             if self.flow_run is None:
                 run.show_progress(client, self.progress)
-            run.show_activities(client, self.state.leases(self.sweep))
+            run.show_activities(client, self._state.leases(self.sweep.info.id))
             self._works()
-            if self.flow_run is None and not self.stop and run.cancelled(client):
-                self.stop.ask(StoppedElsewhere({"why": "cancelled in Prefect"}))
+            if self.flow_run is None and not self.sweep.stop and run.cancelled(client):
+                self.sweep.stop.ask(StoppedElsewhere({"why": "cancelled in Prefect"}))
             self._ended.wait(_LOOK)
 
     def _works(self) -> None:
@@ -213,5 +210,5 @@ class Display:
     def _note_problem(self) -> None:
         if self.problem != self._noted:
             with suppress(MillError):  # the state fails the sweep where that matters
-                self.state.note(self.sweep, Kind.NOTICE, {UNSHOWN: self.problem})
+                self._state.note(self.sweep.info.id, Kind.NOTICE, {UNSHOWN: self.problem})
             self._noted = self.problem

@@ -227,7 +227,7 @@ def ended(
     return Completed(message=f"{failed} failed of {len(statuses)} cells and exports")
 
 
-def crash_dead_runs(client: SyncPrefectClient) -> int:
+def crash_lost_runs(client: SyncPrefectClient) -> int:
     """Mark the runs of killed sweeps as crashed; returns how many there were.
 
     Works around Prefect (test_no_service_of_the_server_ends_lost_runs): it would always show
@@ -238,10 +238,10 @@ def crash_dead_runs(client: SyncPrefectClient) -> int:
         flow_run_filter=FlowRunFilter.model_validate(_UNFINISHED),
         limit=50,
     )
-    dead = [run.id for run in runs if any(_is_dead(tag) for tag in run.tags)]
-    for run in dead:
+    lost = [run.id for run in runs if any(_is_lost(tag) for tag in run.tags)]
+    for run in lost:
         _crash(client, run)
-    return len(dead)
+    return len(lost)
 
 
 def _crash(client: SyncPrefectClient, run: UUID) -> None:
@@ -255,7 +255,7 @@ def _crash(client: SyncPrefectClient, run: UUID) -> None:
     client.set_flow_run_state(run, state, force=True)
 
 
-def _is_dead(tag: str) -> bool:
+def _is_lost(tag: str) -> bool:
     return tag.startswith(_PROCESS) and owner_alive(tag) is False
 
 

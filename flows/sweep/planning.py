@@ -190,14 +190,13 @@ def planned_cell(
     state: StateReader, settings: Settings, name: str, stamp: str | None
 ) -> PlannedCell:
     """A cell of the sweep of that stamp, or of the one begun last."""
-    from flows.sweep.recorded import Compiling, recall, typed  # plans need no records
+    from flows.sweep.recorded import Compiling, recall  # plans need no records
 
     name = str(parse(name))
     info = find_sweep(state, stamp)
     asked = Compiling.of(state, info.id)
     if asked.plan and (cell := asked.cell(name)):
-        values = {**typed(info.settings)[0], "emulated": asked.emulated}
-        return PlannedCell(info, settings.replaced(values, f"sweep {info.stamp}"), asked.plan, cell)
+        return PlannedCell(info, asked.settings(settings, info), asked.plan, cell)
     recalled, catalog = recall(settings, info.stamp, info.settings)
     today = date.today()  # noqa: DTZ011 - the user's date
     plan = plan_of(recalled.narrowed(name), catalog, today)

@@ -23,7 +23,7 @@ from matrix.plan_json import BadRecord, plan_from_record, plan_to_record
 from matrix.status import Status
 from state.damage import Tolerated, note
 from state.errors import StateError
-from state.records import Kind
+from state.records import Kind, SweepInfo
 
 if TYPE_CHECKING:
     from state.reading import StateReader
@@ -153,6 +153,11 @@ class Compiling:
         """Whether an emulator may compile."""
         asked = [(cell.profile, cell.needs) for cell in (self.plan.cells() if self.plan else ())]
         return any(one and compiling(one.label, emulated=True) in needs for one, needs in asked)
+
+    def settings(self, settings: Settings, info: SweepInfo) -> Settings:
+        """The settings of the sweep, where flags and variables of now win."""
+        values = {**typed(info.settings)[0], "emulated": self.emulated, "stamp": info.stamp}
+        return settings.replaced(values, f"sweep {info.stamp}")
 
     def cell(self, name: str) -> Cell | None:
         """The cell of that id."""

@@ -10,7 +10,7 @@ from flows.cli.quantity import counted
 from flows.cli.settings import Settings
 from flows.observe.summary import open_text, summary_of
 from flows.sweep.planning import catalog_reference, plan_of
-from flows.sweep.recorded import TUNING, Compiling, merged, recall, remember, typed
+from flows.sweep.recorded import TUNING, Compiling, merged, recall, remember
 from flows.sweep.run import Run
 from flows.sweep.workspace import Workspace, find_sweep
 from matrix.errors import Exit, NothingSelected, UsageError
@@ -98,9 +98,7 @@ def _compiling(settings: Settings, state: State, info: SweepInfo) -> Run:
     known = Compiling.of(state, info.id).allowing(settings.emulated)
     if known.plan is None:
         raise StateError(f"nothing is recorded of what sweep {info.stamp} compiles")
-    values = {**typed(info.settings)[0], "emulated": known.emulated, "stamp": info.stamp}
-    recalled = settings.replaced(values, f"sweep {info.stamp}")
-    return Run(known.plan, recalled, dict(info.settings))
+    return Run(known.plan, known.settings(settings, info), dict(info.settings))
 
 
 def _from_feed(settings: Settings, stamp: str, catalog: str | None) -> Run:

@@ -120,13 +120,10 @@ class Run:
     @contextmanager
     def _shown(self, sweep: Sweep, progress: SweepProgress, after: int) -> Iterator[None]:
         """Show the run in Prefect while the block runs, if a server can be had."""
-        home, environ = Workspace(self.settings).home, os.environ
+        environ = os.environ
         if not environ.get("PREFECT_API_URL"):  # before Prefect is imported and reads it
-            environ["PREFECT_HOME"] = str(prefect_home_of(home, environ))
-        display = Display(
-            sweep.state, sweep.info.id, after, owners_here(), self.plan, self._stop, home, environ,
-            progress,
-        )  # fmt: skip
+            environ["PREFECT_HOME"] = str(prefect_home_of(Workspace(self.settings).home, environ))
+        display = Display(sweep, after, owners_here(), environ, progress)
         try:
             with display:
                 yield

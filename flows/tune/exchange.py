@@ -13,22 +13,18 @@ import threading
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from feed.checked import hash_file
-from feed.interface import LocalFile
+from feed.interface import Feed, LocalFile
 from feed.publisher import Publisher
 from feed.reader import pull
 from machine.files import files_below
+from machine.waits import Told
 from matrix.codec import from_json
 from matrix.digest import tree_digest
 from matrix.errors import MillError
 from matrix.naming import render
 from workers.store import Action, Store
-
-if TYPE_CHECKING:
-    from feed.interface import Feed
-    from machine.waits import Told
 
 RECORD = "action.json"
 """What the store knows of the stage."""

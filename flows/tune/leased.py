@@ -12,9 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from flows.cli.quantity import show_duration
 from flows.slot.bench_run import BenchRun
-from flows.slot.leases import RenewedLease
 from flows.slot.model_run import ModelRun
 from flows.sweep.lifecycle import Sweep
 from flows.tune.batch import read_tuning
@@ -65,7 +63,7 @@ class TuneRun(BenchRun):
         place = Workplace(
             settings_for(sweep.settings, kept.tuning),
             self.slot.builder,
-            _shown(self.lease, one.cell),
+            Shown(now=partial(self.lease.say, one.cell)),
             self.context.ledger,
             reserves=True,
             cancel=self.lease.gone,
@@ -150,19 +148,6 @@ def _cell(base: Cell, step: Step) -> Cell | None:
 
 def _rows(sweep: Sweep, model: str) -> Iterator[TuningRow]:
     return (row for row in sweep.state.tunings(sweep.plan.stamp) if row.model == model)
-
-
-def _shown(lease: RenewedLease, cell: str) -> Shown:
-    """Let those who watch the sweep see what is being tried."""
-    now = [""]
-
-    say = partial(lease.say, cell)
-
-    def doing(text: str, left: float) -> None:
-        now[0] = f"{text}; about {show_duration(left)} left" if left else text
-        say(now[0])
-
-    return Shown(doing=doing, detail=lambda text: say(f"{now[0]}; {text}" if now[0] else text))
 
 
 def _told(tuning: Tuning) -> dict[str, Any]:

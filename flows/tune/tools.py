@@ -7,8 +7,9 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from flows.cli.quantity import show_duration
 from flows.tune.record import Making, Step, Trial
-from machine.waits import Told, untold
+from machine.waits import untold
 from matrix.model import Cell, Profile
 from workers.build.built import Built
 from workers.build.stages import Rung
@@ -68,10 +69,18 @@ class Shown:
     line: Callable[[str], object] = lambda _text: None
     trial: Callable[[Trial, str], object] = lambda _trial, _place: None
     """A trial that has its verdict, and its place among those that are tried: `3/8`."""
-    doing: Callable[[str, float], object] = lambda _text, _left: None
-    """What is done now, and the seconds that are left, about."""
-    detail: Told = untold
-    """How far that is, or what it waits for."""
+    now: Callable[[str], object] = untold
+    """What is done now."""
+    _doing: str = ""
+
+    def doing(self, text: str, left: float) -> None:
+        """Say what is done now, and about how many seconds are left."""
+        self._doing = f"{text}; about {show_duration(left)} left" if left else text
+        self.now(self._doing)
+
+    def detail(self, text: str) -> None:
+        """Say how far that is, or what it waits for."""
+        self.now(f"{self._doing}; {text}" if self._doing else text)
 
 
 @dataclass(slots=True)

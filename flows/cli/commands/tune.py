@@ -220,29 +220,19 @@ def _told(arguments: Arguments, name: str, found: list[Recorded]) -> Exit:
 
 def _shown(*, quiet: bool) -> Shown:
     from flows.cli.activity import waiting_for
-    from flows.cli.quantity import show_duration
     from flows.observe.tunings import trial_line
     from flows.tune.tools import Shown
     from matrix.trials import Verdict
 
     if quiet:
         return Shown()
-    width, now = shutil.get_terminal_size((80, 24)).columns, [""]
-
-    def doing(text: str, left: float) -> None:
-        now[0] = f"{text}; about {show_duration(left)} left" if left else text
-        waiting_for(now[0])
+    width = shutil.get_terminal_size((80, 24)).columns
 
     def settled(one: Trial, place: str) -> None:
         if one.verdict is not Verdict.SKIPPED:
             print(trial_line(one, place, width), flush=True)
 
-    return Shown(
-        line=lambda text: print(text, flush=True),
-        trial=settled,
-        doing=doing,
-        detail=lambda text: waiting_for(f"{now[0]}; {text}" if now[0] else text),
-    )
+    return Shown(lambda text: print(text, flush=True), settled, waiting_for)
 
 
 def _replay(arguments: Arguments) -> Exit:

@@ -5,18 +5,20 @@ from __future__ import annotations
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from flows.cli.resolution import resolve
 from flows.prefect import display
 from flows.prefect import server as servers
 from flows.prefect.display import Display
+from flows.sweep.lifecycle import Sweep
 from flows.sweep.stop import Stop
 from matrix.status import Status
 from state.errors import StateError
 from state.records import Event, Kind
-from state.state import State
 from tests.sweeps.in_memory import make_plan, small_model
 
 
@@ -25,6 +27,7 @@ class Building:
 
     def __init__(self) -> None:
         self.told: list[dict[str, str]] = []
+        self.at_once = self
 
     def events(self, sweep: int, after: int) -> list[Event]:
         return [building(sweep)] if after < 1 else []
@@ -40,8 +43,10 @@ def building(sweep: int) -> Event:
 
 
 def showing(state: Any, home: Path, environ: dict[str, str]) -> Display:
-    plan = make_plan(small_model())
-    return Display(cast("State", state), 1, 0, "me", plan, Stop(), home, environ)
+    settings = resolve({"home": str(home)}, {}, home)
+    sweep = Sweep(make_plan(small_model()), settings, state, cast("Any", None), Stop())
+    sweep.info = cast("Any", SimpleNamespace(id=1))
+    return Display(sweep, 0, "me", environ)
 
 
 class SlowServer:
@@ -82,6 +87,7 @@ class FullState:
 
     def __init__(self) -> None:
         self.noted = threading.Event()
+        self.at_once = self
 
     def events(self, sweep: int, after: int) -> list[Event]:
         return [building(sweep)] if after < 1 else []

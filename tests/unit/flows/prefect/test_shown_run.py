@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 
 from prefect.client.orchestration import SyncPrefectClient
 
-from flows.prefect.shown_run import crash_dead_runs
+from flows.prefect.shown_run import crash_lost_runs
 from machine.processes import claim
 from tests.machine.dead import NO_SUCH_PID
 
@@ -45,5 +45,5 @@ def test_runs_of_dead_processes_of_this_machine_are_crashed() -> None:
     }
     server = Server(tags)
     dead = list(tags)[:2]
-    assert crash_dead_runs(cast("SyncPrefectClient", server)) == 2
+    assert crash_lost_runs(cast("SyncPrefectClient", server)) == 2
     assert server.crashed == [dead[0], dead[0], dead[1], dead[1]]
