@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 
 from flows.cli.quantity import show_duration, show_size
 from flows.observe.evidence import Side, opening_lines
 from flows.packages.written import Written
-
-if TYPE_CHECKING:
-    from workers.compile.files import Compiled
+from workers.compile.files import Compiled
 
 _INDENT = " " * 9
 

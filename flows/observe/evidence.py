@@ -5,24 +5,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flows.cli.quantity import show_duration, show_size
 from matrix.codec import from_json
 from matrix.verification import RUNGS
 from state import damage
-
-if TYPE_CHECKING:
-    from state.records import Outcome
+from state.records import Outcome
 
 Json = Mapping[str, Any]
 EMULATED = "measured on an emulator: these times and sizes say nothing about the device"
 
 
-def rungs_of(one: Outcome) -> list[dict[str, Any]]:
+def rungs_of(one: Outcome) -> list[Json]:
     """The rungs as they were recorded, without damaged ones."""
-    rungs = (one.evidence or {}).get("rungs", [])
-    found = [rung for rung in rungs if isinstance(rung, dict)] if isinstance(rungs, list) else []
+    rungs, found = (one.evidence or {}).get("rungs", []), _listed(one.evidence, "rungs")
     if not isinstance(rungs, list) or len(found) < len(rungs):
         damage.note(f"evidence of {one.cell}: rungs")
     return found
