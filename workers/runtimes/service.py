@@ -54,7 +54,7 @@ class RuntimeService:
     def open(
         self, file: str, runtime: Mapping[str, Any], options: Mapping[str, Any] | None = None
     ) -> Session:
-        """Open a model, with further options of the session (`monitors.Monitor`).
+        """Open a model, with further options of the session (`workers.runtimes.trace.Monitor`).
 
         May raise anything, and may crash the process.
         """

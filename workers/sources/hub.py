@@ -53,10 +53,8 @@ def snapshot(
     """
     if cached := _cached(ref, commit, lambda folder: check_complete(folder, ref, pickle=pickle)):
         return cached
-    if offline:
-        raise _unreachable(FOUND_OUT)
     wanted = patterns(pickle=pickle, remote_code=remote_code)
-    return _fetch(ref, commit, scratch / "source", list(wanted))
+    return _fetch(ref, commit, scratch / "source", list(wanted), offline=offline)
 
 
 def ready_file(ref: str, commit: str, file: str, scratch: Path, *, offline: bool = False) -> Path:
@@ -66,15 +64,14 @@ def ready_file(ref: str, commit: str, file: str, scratch: Path, *, offline: bool
     """
     if cached := _cached(ref, commit, lambda folder: ready.parts_of(folder, file)):
         return cached
-    if offline:
-        raise _unreachable(FOUND_OUT)
-    target = _fetch(ref, commit, scratch / "source", [literal(file), *SIDE_FILES])
+    wanted = [literal(file), *SIDE_FILES]
+    target = _fetch(ref, commit, scratch / "source", wanted, offline=offline)
     if not (target / file).is_file():
         raise export_error(f"{ref} has no file {file}", "correct the path in the catalog")
     place = PurePosixPath(file).parent
     outside = [(place / name).as_posix() for name in ready.external_of(target / file)]
     if outside:
-        _fetch(ref, commit, target, [literal(name) for name in outside])
+        _fetch(ref, commit, target, [literal(name) for name in outside], offline=offline)
     return target
 
 
@@ -88,9 +85,7 @@ def files(
     cached = _cached(ref, commit, Path.iterdir)
     if cached and matching((item.name for item in cached.iterdir()), wanted):
         return cached
-    if offline:
-        raise _unreachable(FOUND_OUT)
-    target = _fetch(ref, commit, scratch / "source", [*wanted, *SIDE_FILES])
+    target = _fetch(ref, commit, scratch / "source", [*wanted, *SIDE_FILES], offline=offline)
     target.mkdir(parents=True, exist_ok=True)  # nothing may match
     return target
 
@@ -112,9 +107,12 @@ def literal(name: str) -> str:
     return re.sub(r"([\[*?])", r"[\1]", name)
 
 
-def _fetch(ref: str, commit: str, target: Path, wanted: list[str]) -> Path:
+def _fetch(ref: str, commit: str, target: Path, wanted: list[str], *, offline: bool) -> Path:
+    """Download the files that match; `offline`: another model found out that this would fail."""
     from huggingface_hub import snapshot_download
 
+    if offline:
+        raise _unreachable(FOUND_OUT)
     try:
         snapshot_download(ref, revision=commit, allow_patterns=wanted, local_dir=target)
     except _errors() as error:

@@ -59,7 +59,6 @@ def load(file: Path) -> Any:
 def save(model: Any, folder: Path, source: Path | None = None) -> None:
     """Write a model as `model.onnx`: the same bytes on every machine.
 
-
     `source`: the folder of the weights that it was loaded without.
     """
     import onnx

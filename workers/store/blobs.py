@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from machine.disk import reason
-from machine.files import flush_file, hash_file, place
+from machine.files import flush_file, hash_file
 from matrix.digest import FileEntry, LocalFile
 from workers.errors import CorruptBlob
 from workers.store.folder import make_folder, make_way
@@ -71,11 +71,6 @@ class Blobs:
         hashed.source.chmod(READ_ONLY)
         hashed.source.replace(target)
         self._known[hashed.entry.sha256] = _identity(target.stat())
-
-    def give_out(self, entry: FileEntry, dest: Path, *, alone: bool = False) -> None:
-        """Link or copy a blob to `dest`, checked. Raises `CorruptBlob`."""
-        self.check(entry)
-        place(self.path(entry.sha256), dest, alone=alone)
 
     def check(self, entry: FileEntry, *, afresh: bool = False) -> None:
         """Hash a blob unless this process has done so since it was last touched.

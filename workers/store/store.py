@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from machine.files import remove_tree
+from machine.files import place, remove_tree
 from machine.locks import locked, take
 from machine.scratch import Scratch, sweep_dead
 from machine.waits import WITHOUT_LIMIT, WaitRules
@@ -103,13 +103,14 @@ class Store:
         return record
 
     def materialize(self, files: Iterable[FileEntry], dest: Path, *, alone: bool = False) -> None:
-        """Place files below `dest`, every blob checked; `alone` as in `links.place`.
+        """Place files below `dest`, every blob checked; `alone` as in `machine.files.place`.
 
         Raises `CorruptBlob` after the blob has been removed and what names it dropped.
         """
         for file in files:
             try:
-                self._blobs.give_out(file, dest / file.path, alone=alone)
+                self._blobs.check(file)
+                place(self.source(file), dest / file.path, alone=alone)
             except CorruptBlob:
                 self.drop_blob(file.sha256)
                 raise

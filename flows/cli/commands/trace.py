@@ -194,7 +194,7 @@ def _traced(arguments: Arguments, words: Sequence[str], output: Path | None) -> 
 def _parsed(arguments: Arguments, output: Path | None) -> Trace:
     from flows.packages.measured import finding
     from flows.packages.traces import keep
-    from workers.measure.trace.tracer import Profile, trace_of
+    from workers.measure.trace.tracer import graph_of, trace_of
 
     given = (arguments.parse, arguments.qhas, arguments.model)
     csv, qhas, model = (arguments.settings.cwd / name if name else None for name in given)
@@ -202,11 +202,10 @@ def _parsed(arguments: Arguments, output: Path | None) -> Trace:
         if not file.is_file():
             raise UsageError(f"there is no file {file}")
     assert csv is not None
-    profile = Profile(arguments.parse, csv, qhas, model)
-    if model is None:
-        trace = trace_of(profile, None)
-    else:
+    graph = None
+    if model is not None:
         with finding(arguments.settings) as finder:
-            trace = trace_of(profile, finder.runtimes)
+            graph = graph_of(finder.runtimes, model)
+    trace = trace_of(model.name if model else arguments.parse, csv, qhas, graph)
     files = {"profile": csv, **({"qhas": qhas} if qhas else {})}
     return keep(trace, files, output)

@@ -43,17 +43,6 @@ class Plan:
     threads: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Profile:
-    """What QNN wrote elsewhere."""
-
-    name: str
-    """As it was given."""
-    csv: Path
-    qhas: Path | None = None
-    model: Path | None = None
-
-
 def source_of(runtime: Runtime) -> str:
     """Where the times of operators come from."""
     return runtime.kind if runtime.kind in {"qnn", "openvino"} else "onnxruntime"
@@ -216,25 +205,24 @@ def assembled(
     )
 
 
-def trace_of(profile: Profile, runtimes: Runtimes | None) -> Trace:
-    """All its samples count, the warm-up too if there was one; runtimes read the model."""
+def trace_of(model: str, csv: Path, qhas: Path | None, graph: onnx.Graph | None) -> Trace:
+    """The trace of a profile that QNN wrote elsewhere. All its samples count, the warm-up too if
+    there was one."""
     about = Metadata(
-        model=profile.model.name if profile.model else profile.name,
+        model=model,
         ep=QNN,
-        tracing_level="detail" if profile.qhas else "basic",
+        tracing_level="detail" if qhas else "basic",
         tracing_backend="qnn",
         timestamp=datetime.now(UTC).isoformat(timespec="seconds"),
     )
-    artifacts = {"profile": profile.csv.name}
-    if profile.qhas:
-        artifacts["qhas"] = profile.qhas.name
+    artifacts = {"profile": csv.name}
     try:
-        readings = read_csv(profile.csv)
+        readings = read_csv(csv)
     except (NoData, Unreadable) as error:
-        return failed(about, error.status, str(error), {"profile": profile.csv.name})
-    if profile.qhas:
-        readings = detailed(readings, profile.qhas, artifacts)
+        return failed(about, error.status, str(error), artifacts)
+    if qhas:
+        artifacts["qhas"] = qhas.name
+        readings = detailed(readings, qhas, artifacts)
     # The emulator uses no thread of the vector unit; every device does.
     about = replace(about, emulated=readings.summary.hvx_threads == 0)
-    graph = graph_of(runtimes, profile.model) if runtimes and profile.model else None
     return assembled(about, artifacts, readings, graph)
