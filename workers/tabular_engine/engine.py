@@ -49,7 +49,7 @@ class TabularEngine:
         _check(request)
         source = files.resolve(request)
         file = str(source.facts.get("file", ""))
-        tools = _tools_for(file)
+        tools = XGBOOST_TOOLS if file.lower().endswith(files.XGBOOST) else EXPORT_TOOLS
         if missing := [name for name, found in self.tools().items() if not found and name in tools]:
             install = "pip install -c constraints.txt 'modelmill[tabular]'"
             raise unsupported(f"this interpreter lacks {', '.join(missing)}", install)
@@ -99,11 +99,6 @@ def _check(request: Request) -> None:
         )
     if unknown := set(policy.get("shapes") or {}) - set(SHAPES):
         raise optimize_error(f"unknown shape '{min(unknown)}'", f"known: {listed(SHAPES)}")
-
-
-def _tools_for(file: str) -> tuple[str, ...]:
-    """The tools of an export; if the file is not known yet, those that every file needs."""
-    return XGBOOST_TOOLS if file.lower().endswith(files.XGBOOST) else EXPORT_TOOLS
 
 
 def _export(request: Request, source: Resolved, file: str, tools: tuple[str, ...]) -> StageSpec:

@@ -12,7 +12,6 @@ import os
 import socket
 import sys
 import urllib.request
-from collections.abc import Mapping
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -108,15 +107,11 @@ def _file(path: str) -> Path:
 @cache
 def calibration() -> str:
     """HUB if datasets can be fetched, else LOCAL, which also sets the libraries offline."""
-    if asked_offline(os.environ) or not reachable():
+    asked = any(os.environ.get(name, "").strip().lower() in _TRUE for name in OFFLINE)
+    if asked or not reachable():
         os.environ.update(dict.fromkeys(OFFLINE, "1"))
         return LOCAL
     return HUB
-
-
-def asked_offline(env: Mapping[str, str]) -> bool:
-    """Whether the user has switched the hub off."""
-    return any(env.get(name, "").strip().lower() in _TRUE for name in OFFLINE)
 
 
 def reachable() -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from workers.runtimes.runtime import Missing, Runtime
+from workers.runtimes.runtime import CPU, Missing, Runtime
 
 Json = Mapping[str, Any]
 Judgement = tuple[bool | None, list[str], dict[str, Any]]
@@ -50,11 +50,9 @@ class RuntimeRun:
         for answer in self.models.values():
             for provider, count in dict(answer.get("nodes", {})).items():
                 every += count
-                mine += 0 if self._fell_back(provider) else count
+                if provider != CPU or self.runtime.provider == CPU:  # else it fell back
+                    mine += count
         return mine, every
-
-    def _fell_back(self, provider: str) -> bool:
-        return provider == "CPUExecutionProvider" and self.runtime.provider != provider
 
     def to_json(self) -> dict[str, Any]:
         """For the build record."""

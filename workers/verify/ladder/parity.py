@@ -98,16 +98,13 @@ def _limits(limit: Threshold) -> dict[str, Any]:
 
 
 def summary(evidence: Json, limit: Threshold) -> Iterator[str]:
-    cosines = [one["cosine"] for rows in evidence.values() for one in _vectors(rows)]
+    rows = [one for found in evidence.values() for one in found.values()]
+    cosines = [one["cosine"] for one in rows if isinstance(one, dict) and "cosine" in one]
     if cosines:
         least = math.floor(min(cosines) * 1e5) / 1e5  # rounding up would claim too much
         yield f"cosine {least:.5f} or better with the export"
     if limit.reason:
         yield f"the catalog asks {limit.cosine}: {limit.reason}"
-
-
-def _vectors(rows: Json) -> list[Json]:
-    return [one for one in rows.values() if isinstance(one, dict) and "cosine" in one]
 
 
 def _elsewhere(claim: Claim, observed: Observed) -> Iterator[str]:

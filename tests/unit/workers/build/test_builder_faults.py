@@ -109,7 +109,7 @@ def test_a_full_disk_while_the_package_is_put_together(
     def full(*_: Any, **__: Any) -> None:
         raise OSError(122, "Disk quota exceeded")
 
-    monkeypatch.setattr("workers.store.blobs.place", full)
+    monkeypatch.setattr("workers.store.store.place", full)
     cell = make_cell()
     with pytest.raises(BuildFailed, match="the disk is full"):
         harness.builder.build(cell)
