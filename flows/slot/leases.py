@@ -15,12 +15,15 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from flows.sweep.stop import Stop
 from machine.background import Background
 from state.errors import StateError
 from state.records import Lease
-from state.state import State
+
+if TYPE_CHECKING:
+    from state.state import State
 
 _log = logging.getLogger(__name__)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from feed.errors import FeedError, Unauthorized
 from feed.index import SweepIndex
@@ -25,7 +26,9 @@ from matrix.model import Cell, Plan, PlannedPackage, is_export
 from matrix.needs import Words
 from matrix.status import FailureClass, Status
 from state.records import CellRow, Facts, Kind, ModelRow, Seeded, SweepInfo
-from state.state import State
+
+if TYPE_CHECKING:
+    from state.state import State
 
 _UNLISTED = "an unlisted feed does not count as empty; --trust-state continues without it"
 

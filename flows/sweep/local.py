@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
+from typing import TYPE_CHECKING
 
 from flows.cli.activity import waiting_for
 from flows.cli.settings import Settings
@@ -24,7 +25,6 @@ from machine.processes import this_host
 from matrix.model import Plan
 from matrix.needs import Words
 from state.records import Kind, Owner
-from state.state import State
 from workers.attest.attester import Attester
 from workers.build.budgets import DiskBudget, MemoryBudget
 from workers.build.builder import Builder, BuildOptions
@@ -36,6 +36,9 @@ from workers.host.watch import HostLimits
 from workers.runtimes.pool import Runtimes
 from workers.store import GcReport, Store
 from workers.verify.verifier import Verifier
+
+if TYPE_CHECKING:
+    from state.state import State
 
 
 def owners_here() -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flows.cli.quantity import counted
 from flows.tune.decision import Decision
@@ -21,7 +21,6 @@ from matrix.trials import Phase, SessionKind, TuningStatus, Verdict
 from state import damage
 from state.reading import StateReader
 from state.records import Lease
-from state.state import State
 from state.tunings import SessionRow, TrialRow, TuningRow
 from workers.build.stages import Rung
 from workers.measure.comparison import Finished
@@ -29,6 +28,9 @@ from workers.measure.result import Machine, Protocol
 from workers.measure.running import Outcome
 from workers.measure.verdict import Judgement
 from workers.runtimes.runtime import Runtime
+
+if TYPE_CHECKING:
+    from state.state import State
 
 BASELINE = "baseline"
 """The key of the baseline."""

@@ -87,19 +87,11 @@ def gpu_confirmation(baseline: float, sessions: Sequence[float]) -> str:
 # Ours.
 
 
-@dataclass(frozen=True, slots=True)
-class Grade:
-    """Our verdict on recorded sessions, with the reason."""
-
-    verdict: Verdict
-    gain: float
-    why: str
-
-
 def grade(
     baseline: Sequence[float], candidate: Sequence[float], noise: float, min_gain: float = MIN_GAIN
-) -> Grade:
-    """What medians of sessions can say that were measured one after the other.
+) -> tuple[Verdict, str]:
+    """Our verdict, with the reason: what medians of sessions can say that were measured one after
+    the other.
 
     `noise`: the largest ratio between two sessions of one build in the same recording. Slower by
     more than that is slower. Nothing is faster: a baseline that was measured earlier differs in
@@ -107,16 +99,16 @@ def grade(
     """
     gained = gain(median(baseline), median(candidate))
     if min(candidate) > noise * max(baseline):
-        return Grade(Verdict.WORSE, gained, "slower by more than the sessions of one build differ")
+        return Verdict.WORSE, "slower by more than the sessions of one build differ"
     if abs(gained) < min_gain:
-        return Grade(Verdict.NO_DIFFERENCE, gained, f"less than {min_gain:g} %")
+        return Verdict.NO_DIFFERENCE, f"less than {min_gain:g} %"
     chance = permutation_chance(baseline, candidate)
     if chance > SIGNIFICANT:
-        return Grade(Verdict.TOO_NOISY, gained, _too_noisy(baseline, candidate, chance))
+        return Verdict.TOO_NOISY, _too_noisy(baseline, candidate, chance)
     if gained < 0:
-        return Grade(Verdict.WORSE, gained, f"by chance in {chance:.1%} of cases")
+        return Verdict.WORSE, f"by chance in {chance:.1%} of cases"
     why = "measured after the baseline, not interleaved with it: a drift looks the same"
-    return Grade(Verdict.TOO_NOISY, gained, why)
+    return Verdict.TOO_NOISY, why
 
 
 def _too_noisy(baseline: Sequence[float], candidate: Sequence[float], chance: float) -> str:
@@ -200,37 +192,18 @@ def replay(recording: Recording, min_gain: float = MIN_GAIN) -> list[Graded]:
 
 
 def _graded(recording: Recording, one: Trial, min_gain: float) -> Graded:
+    gained, rule = None, ""
     if not one.sessions or not recording.baseline:
         verdict = ENDED.get(one.status, Verdict.SKIPPED)
         why = "the baseline has no sessions" if one.sessions else one.status or "it has no sessions"
-        return _row(recording, one, None, "", verdict, why)
-    baseline = recording.trial(recording.baseline).sessions
-    ours = grade(baseline, one.sessions, recording.noise, min_gain)
-    rule = _rule(recording, one, baseline)
-    if one.accuracy is not None and one.accuracy < ACCURACY_FLOOR:
-        why = f"accuracy {one.accuracy:g} is below {ACCURACY_FLOOR:g}"
-        return _row(recording, one, ours.gain, rule, Verdict.INACCURATE, why)
-    return _row(recording, one, ours.gain, rule, ours.verdict, ours.why)
-
-
-def _rule(recording: Recording, one: Trial, baseline: tuple[float, ...]) -> str:
-    gained = gain(median(baseline), median(one.sessions))
-    if recording.kind == "gpu":
-        if one.confirmed:
-            return gpu_confirmation(median(baseline), one.sessions)
-        return gpu_verdict(gained)
-    if recording.kind == "npu":
-        if npu_regression(median(baseline), median(one.sessions)):
-            return "regression"
-        if one.confirmed:
-            return npu_confirmation(baseline, one.sessions)
-        return npu_opset_rule(baseline, one.sessions)
-    return loop_verdict(gained, 0.0)
-
-
-def _row(
-    recording: Recording, one: Trial, gained: float | None, rule: str, verdict: Verdict, why: str
-) -> Graded:
+    else:
+        baseline = recording.trial(recording.baseline).sessions
+        gained = gain(median(baseline), median(one.sessions))
+        rule = _rule(recording, one, baseline, gained)
+        verdict, why = grade(baseline, one.sessions, recording.noise, min_gain)
+        if one.accuracy is not None and one.accuracy < ACCURACY_FLOOR:
+            verdict = Verdict.INACCURATE
+            why = f"accuracy {one.accuracy:g} is below {ACCURACY_FLOOR:g}"
     return Graded(
         recording=recording.file,
         model=recording.model,
@@ -244,6 +217,20 @@ def _row(
         why=why,
         agreement=_agreement(one.claim, rule),
     )
+
+
+def _rule(recording: Recording, one: Trial, baseline: tuple[float, ...], gained: float) -> str:
+    if recording.kind == "gpu":
+        if one.confirmed:
+            return gpu_confirmation(median(baseline), one.sessions)
+        return gpu_verdict(gained)
+    if recording.kind == "npu":
+        if npu_regression(median(baseline), median(one.sessions)):
+            return "regression"
+        if one.confirmed:
+            return npu_confirmation(baseline, one.sessions)
+        return npu_opset_rule(baseline, one.sessions)
+    return loop_verdict(gained, 0.0)
 
 
 def _agreement(claim: str, rule: str) -> Agreement:

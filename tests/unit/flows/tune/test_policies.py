@@ -58,14 +58,14 @@ def test_published_claims_that_the_rule_itself_does_not_support() -> None:
 def test_opset_sessions_by_ours(model: str, verdict: Verdict) -> None:
     before, after, *_ = NPU[model]
     noise = max(max(one) / min(one) for one in (before, after))
-    assert grade(before, after, noise).verdict is verdict
+    assert grade(before, after, noise)[0] is verdict
 
 
 def test_fused_convolutions() -> None:
     baseline, fused = (1.311, 0.952, 0.964), (132.3, 134.97, 130.669)
     assert replay.npu_regression(median(baseline), median(fused))
     assert median(fused) / median(baseline) == pytest.approx(137, abs=0.5)
-    assert grade(baseline, fused, noise=1.4).verdict is Verdict.WORSE
+    assert grade(baseline, fused, noise=1.4)[0] is Verdict.WORSE
     assert not replay.npu_regression(1.0, 4.99)
 
 
@@ -114,11 +114,11 @@ def test_the_loop_keeps_from_its_boundaries_on(gained: float, cv: float, verdict
 def test_sessions_in_sequence_are_never_faster_but_can_be_slower() -> None:
     before = (10.0, 10.1, 9.9, 10.2, 10.05)
     after = (9.0, 9.1, 8.9, 9.2, 9.05)
-    found = grade(before, after, noise=1.05)
-    assert (found.verdict, round(found.gain)) == (Verdict.TOO_NOISY, 10)
-    assert "not interleaved" in found.why
-    assert grade(after, before, noise=1.5).verdict is Verdict.WORSE
-    assert "never rule out chance (10% at best)" in grade(before[:3], after[:3], noise=1.05).why
+    verdict, why = grade(before, after, noise=1.05)
+    assert (verdict, round(gain(median(before), median(after)))) == (Verdict.TOO_NOISY, 10)
+    assert "not interleaved" in why
+    assert grade(after, before, noise=1.5)[0] is Verdict.WORSE
+    assert "never rule out chance (10% at best)" in grade(before[:3], after[:3], noise=1.05)[1]
 
 
 def test_the_chance_is_that_of_the_exact_test() -> None:
@@ -137,4 +137,4 @@ def test_two_states_of_a_baseline_are_no_gain() -> None:
     before = (237.0, 21.0, 236.0, 20.5, 235.0)
     after = (20.4, 20.6, 21.1, 20.2, 20.9)
     assert replay.gpu_confirmation(median(before), after) == "KEEP_CONFIRMED"
-    assert grade(before, after, noise=237 / 20.5).verdict is Verdict.TOO_NOISY
+    assert grade(before, after, noise=237 / 20.5)[0] is Verdict.TOO_NOISY
