@@ -119,7 +119,7 @@ CAUSES: Mapping[FailureClass, Cause] = {
     FailureClass.UNKNOWN: Cause("none of the above", "read the log"),
 }
 
-EXITS: Mapping[Exit, str] = {
+EXITS: Mapping[int, str] = {
     Exit.OK: "every cell is published, unchanged or skipped on purpose",
     Exit.CELLS_FAILED: "some cells failed",
     Exit.USAGE: "wrong usage or configuration",

@@ -244,4 +244,4 @@ def _heading(
 def _verdict(code: int | None, now: Exit) -> str:
     if code is None:
         return "running or interrupted"
-    return EXITS[Exit(code) if code in list(Exit) else now].replace("`", "")
+    return EXITS.get(code, EXITS[now]).replace("`", "")

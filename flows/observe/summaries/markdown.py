@@ -100,11 +100,7 @@ def _ending(document: SummaryDocument) -> str:
         took = f" after {show_duration(document.seconds)}{_runs(document.duration)}"
     if code == Exit.OK and document.summary.groups:
         return f"Exit code 0{took}: the last run took up only a part, which succeeded."
-    try:
-        meaning = EXITS[Exit(code)]
-    except ValueError:
-        meaning = "unknown"
-    return f"Exit code {code}{took}: {meaning}."
+    return f"Exit code {code}{took}: {EXITS.get(code, 'unknown')}."
 
 
 def _runs(duration: Duration) -> str:
