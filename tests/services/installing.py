@@ -12,6 +12,7 @@ COMMANDS = {
     "PostgreSQL": "apt-get install postgresql",
     "bash": "apt-get install bash",
     "kubectl": "see kubernetes.io/docs/tasks/tools",
+    "onnxscript": 'pip install -c constraints.txt -e ".[dynamo]"',
     "psql": "apt-get install postgresql-client",
     "skops": 'pip install -c constraints.txt -e ".[test]"',
     "systemd-analyze": "apt-get install systemd",
