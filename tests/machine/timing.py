@@ -21,9 +21,12 @@ def patient(seconds: float) -> float:
 
 def eventually(check: Callable[[], bool], within: float = 15.0) -> bool:
     """Whether it comes true; the limit is a last resort, far above what it takes."""
-    began = time.monotonic()
+    began = asked = time.monotonic()
     while not check():
-        if time.monotonic() - began > patient(within):
+        now = time.monotonic()
+        if now - began > patient(within):
             return False
-        time.sleep(0.02)
+        # A check that takes long is made less often: what it waits for needs the processor.
+        time.sleep(max(0.02, 3 * (now - asked)))
+        asked = time.monotonic()
     return True
