@@ -25,7 +25,6 @@ from workers.host.client import EngineHost
 root = Path(sys.argv[1])
 host = EngineHost(fake_spec(), log_dir=root / "logs")
 host.tools()
-(root / "host.pid").write_text(str(host._process.pid))
 (root / "out").mkdir()
 action = sys.argv[2]
 host.run(StageJob("export", {}, request(act={"export": action}), {}, root / "out"))
@@ -44,7 +43,7 @@ def test_killing_the_owner_ends_the_host_in_mid_stage(tmp_path: Path, action: st
         marker = tmp_path / "out" / "half.bin"  # written by the stage just before it hangs
         assert eventually(lambda: marker.exists() or owner.poll() is not None, 60)
         assert owner.poll() is None
-        host = psutil.Process(int((tmp_path / "host.pid").read_text()))
+        (host,) = psutil.Process(owner.pid).children()
         family = [host, *host.children(recursive=True)]
         assert len(family) == (2 if grandchild.exists() else 1)
         owner.kill()
