@@ -171,9 +171,12 @@ def test_fixed_shapes_have_room_for_prompt_and_text(built: dict[str, Built]) -> 
     assert Subject.of(built[f"{T5}@qnn_npu"]).shapes()["decoder"]["input_ids"] == [1, 1]
 
 
+@pytest.mark.parametrize("model", [GPT2, T5])
 @pytest.mark.parametrize("target", ["mlas_cpu", "qnn_npu"])
-def test_the_program_of_the_docs_runs_a_package(built: dict[str, Built], target: str) -> None:
-    folder = built[f"{GPT2}@{target}"].folder
+def test_the_program_of_the_docs_runs_a_package(
+    built: dict[str, Built], model: str, target: str
+) -> None:
+    folder = built[f"{model}@{target}"].folder
     program = DOCS / "samples" / "generate.py"
     ran = subprocess.run(
         [sys.executable, str(program), str(folder), "16"],

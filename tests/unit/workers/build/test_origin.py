@@ -61,7 +61,11 @@ def test_the_graphs_of_the_package_are_compiled_and_not_those_of_its_export(
     made = tmp_path / "made"
     cell = package(made, small_model().cells[0], files, self_contained=self_contained)
     store = Store(tmp_path / "store")
-    begun = begin(store, cell, lambda _cell, folder: made.rename(folder / PACKAGE) and None)
+
+    def fetch(_cell: Cell, folder: Path) -> None:
+        made.rename(folder / PACKAGE)
+
+    begun = begin(store, cell, fetch)
     assert begun is not None
     assert begun.self_contained == self_contained
     store.materialize(begun.results.package, tmp_path / "out")
