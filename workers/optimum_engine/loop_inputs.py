@@ -8,6 +8,7 @@ with random tokens.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -69,14 +70,15 @@ def of_step(record: Composition, found: Found, exported: Path, past: int) -> lis
     loop = record.loop
     if loop is None:
         raise AssertionError("only a loop has steps")
-    graphs = {one.name: _open(exported, one.name) for one in record.components}
+    sessions = _Sessions(exported)
+    graphs = {one.name: sessions.graph(one.name) for one in record.components}
     ports = {name: list(graph.inputs) for name, graph in graphs.items()}
     step = graphs[loop.step]
     inputs = dict(step.inputs)
     for name in (split(one.input)[1] for one in loop.feeds):
         inputs[name] = [*inputs[name][:2], past, *inputs[name][3:]]
     graphs[loop.step] = Graph(inputs, step.run)
-    made = []
+    texts = []
     for number, begun in enumerate(found[loop.begin]):
         first = {name: sets[number] for name, sets in found.items() if name != loop.begin}
         prompt = prompt_of(first, _words(begun, loop), ports, loop)
@@ -85,14 +87,18 @@ def of_step(record: Composition, found: Found, exported: Path, past: int) -> lis
         def varied(_number: int, logits: Any, random: Any = random) -> int:
             return int(random.integers(logits.shape[-1]))
 
-        try:
-            choose = varied if number % 2 else generation.greedy
-            steps = generate(record, prompt, graphs.__getitem__, choose)
-            before = 1 + _STEPS * number  # with the graph that reads the prompt
-            made += [one.feeds for one in islice(steps, before, before + _STEPS)]
-        except ValueError as error:
-            raise quantize_error(f"the steps of the decoder have no inputs: {error}") from error
-    return made
+        choose = varied if number % 2 else generation.greedy
+        texts.append(generate(record, prompt, graphs.__getitem__, choose))
+    try:
+        for steps in texts:  # all prompts are read first, so that one graph is open at a time
+            next(steps)
+        return [
+            one.feeds
+            for number, steps in enumerate(texts)
+            for one in islice(steps, _STEPS * number, _STEPS * (number + 1))
+        ]
+    except ValueError as error:
+        raise quantize_error(f"the steps of the decoder have no inputs: {error}") from error
 
 
 def _words(begun: Sample, loop: Loop) -> list[int]:
@@ -103,8 +109,22 @@ def _words(begun: Sample, loop: Loop) -> list[int]:
     return [int(one) for one in line]
 
 
-def _open(exported: Path, name: str) -> Graph:
-    file = model_file.find(exported, name)
-    ready = runtime.session(file)
-    shapes = {port: spec.shape for port, spec in runtime.signature(file).items()}
-    return Graph(shapes, lambda feeds: runtime.run(ready, feeds))
+class _Sessions:
+    """Sessions of components, one at a time: each maps all weights of a large model."""
+
+    def __init__(self, exported: Path) -> None:
+        self._exported = exported
+        self._name = ""
+        self._session: Any = None
+
+    def graph(self, name: str) -> Graph:
+        """A component that is opened when it runs."""
+        ports = runtime.signature(model_file.find(self._exported, name))
+        return Graph({port: spec.shape for port, spec in ports.items()}, partial(self._run, name))
+
+    def _run(self, name: str, feeds: Mapping[str, Any]) -> Sample:
+        if name != self._name:
+            self._session = None  # closed before the next one is opened
+            self._session = runtime.session(model_file.find(self._exported, name))
+            self._name = name
+        return runtime.run(self._session, feeds)
