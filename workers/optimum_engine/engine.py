@@ -28,7 +28,7 @@ def _memory(size: int) -> int:
     """What a stage is expected to take; `tests.bench.memory` measures it. 0: unknown."""
     if not size:
         return 0
-    return _BASE_MEMORY + int((1.6 if size > _APART else 4) * size)
+    return _BASE_MEMORY + int((1.3 if size > _APART else 4) * size)
 
 
 class OptimumEngine:
