@@ -252,6 +252,11 @@ def _belonging(*scopes: Scope) -> tuple[str, ...]:
 
 SELECTION, PLACES = _names("selection"), _names("place")
 OF_MEASURING = _names("measure")
+OF_BUILDING = (
+    "engine", "precision", "opset", "runtimes", "allow_remote_code", "allow_pickle", "timeout",
+    "memory",
+)  # fmt: skip
+"""What a command takes that builds models outside of a sweep."""
 OF_A_SWEEP = (*_names("sweep"), *OF_MEASURING)
 RECORDED = _belonging(PLAN, SWEEP)
 CHANGEABLE = _belonging(SWEEP, RUN)

@@ -6,14 +6,11 @@ from pathlib import Path
 
 from flows.cli.arguments import Arguments, Parser, add_settings
 from flows.cli.console import print_result, shell_word, tell
-from flows.cli.settings import OF_MEASURING, PLACES
+from flows.cli.settings import OF_BUILDING, OF_MEASURING, PLACES
 from matrix.errors import Exit
 from matrix.verification import METRICS
 
-BUILDING = (
-    "engine", "opset", "precision", "target", "ep", "device", "allow_remote_code", "allow_pickle",
-    "runtimes", "timeout", "memory", "memory_budget",
-)  # fmt: skip
+_SETTINGS = (*OF_BUILDING, "target", "ep", "device", "memory_budget", *OF_MEASURING, *PLACES)
 
 
 def add(parser: Parser) -> None:
@@ -29,7 +26,7 @@ def add(parser: Parser) -> None:
     add("--metric", choices=METRICS, default=METRICS[0], help="the metric for the dataset")
     add("--note", action="append", default=[], metavar="TEXT",
         help="something that got in the way, for the report (repeat)")
-    add_settings(parser, (*BUILDING, *OF_MEASURING, *PLACES), as_json=True)
+    add_settings(parser, _SETTINGS, as_json=True)
     parser.set_defaults(begins="preparing the onboarding")
     # fmt: on
 

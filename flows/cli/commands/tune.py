@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from flows.cli.arguments import Arguments, Parser, add_settings, refuse
 from flows.cli.console import print_json, print_result, tell
 from flows.cli.quantity import counted, parse_duration
-from flows.cli.settings import OF_MEASURING, PLACES, SELECTION
+from flows.cli.settings import OF_BUILDING, OF_MEASURING, PLACES, SELECTION
 from matrix.errors import Exit, NothingSelected, UsageError
 
 if TYPE_CHECKING:
@@ -21,17 +21,6 @@ if TYPE_CHECKING:
     from flows.tune.tools import Shown
 
 _SELECTION = tuple(name for name in SELECTION if name not in {"only", "skip"})
-_BUILDING = (
-    "engine",
-    "precision",
-    "opset",
-    "emulated",
-    "runtimes",
-    "allow_remote_code",
-    "allow_pickle",
-    "timeout",
-    "memory",
-)
 _OF_FLEETS = ("package", "needs", "heartbeat")  # fmt: skip
 _OF_NEW_ONES = ("space", "hypotheses", "name", "seed", "min_gain")
 _OF_REPORT = "and --dest or --export"
@@ -71,7 +60,7 @@ def add(parser: Parser) -> None:
         help="have the workers of a fleet do it: all of them build, those with --bench-machine and"
              " the device measure")
     add("--pool", default="modelmill", help="name of the fleet; default modelmill")
-    names = (*_SELECTION, *OF_MEASURING, *_BUILDING, *_OF_FLEETS, *PLACES)
+    names = (*_SELECTION, *OF_MEASURING, *OF_BUILDING, "emulated", *_OF_FLEETS, *PLACES)
     add_settings(parser, names, as_json=True)
     # fmt: on
 
