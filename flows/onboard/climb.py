@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from matrix.errors import MillError
 from matrix.model import Cell
 from matrix.status import FailureClass
 from workers.build.builder import Builder, Built
+from workers.build.stages import Rung
 from workers.errors import BuildFailed
 from workers.host.watch import Watching
 from workers.measure.result import Benchmark
@@ -211,9 +212,9 @@ class Climb:
             **climbed.to_json(),
         }
         put(self.folder, f"evidence/build-{package.target}.json", record)
-        place, weights = f"packages/{package.target}", _weights(climbed)
+        place, weights = f"packages/{package.target}", weights_of(climbed.rungs)
         built.move_to(self.folder / place)
-        said = ", ".join(f"{one.name} {_WORDS[one.passed]}" for one in climbed.rungs)
+        said = success_of(climbed.rungs)
         made = replace(package, folder=place, tree=built.tree, success=said, weights=weights)
         return TargetResult(made, climbed)
 
@@ -244,10 +245,15 @@ def verdict_of(failure: FailureClass) -> Verdict:
     return Verdict.TOOL_BLOCKED if failure is FailureClass.UNSUPPORTED else Verdict.FAIL
 
 
-def _weights(climbed: Climbed) -> dict[str, int]:
+def success_of(rungs: Iterable[Rung]) -> str:
+    """The line that says which rungs hold."""
+    return ", ".join(f"{one.name} {_WORDS[one.passed]}" for one in rungs)
+
+
+def weights_of(rungs: Iterable[Rung]) -> dict[str, int]:
     """Bytes of weights by type: what proves a label such as fp16."""
     told: Counter[str] = Counter()
-    for one in climbed.rungs:
+    for one in rungs:
         if one.name == "policy":
             for model in one.evidence.get("models", {}).values():
                 told.update(model.get("bytes", {}))

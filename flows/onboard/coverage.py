@@ -56,12 +56,13 @@ def probe(engine: str, model: Model, known: Iterable[Finding]) -> Probe:
     families = (one for one in known if one.kind == "family")
     near = (one for one in families if matches(found.architecture, one.scope.architectures))
     family = tuple(one.id for one in near)
-    effort = _effort(engine, found, family)
+    effort = effort_of(engine, found, family)
     names = (config or model.source.config).get("architectures")
     return Probe(found, effort, _why(found), family, _doubt(model.task, names))
 
 
-def _effort(engine: str, found: Coverage, family: tuple[str, ...]) -> Effort:
+def effort_of(engine: str, found: Coverage, family: tuple[str, ...]) -> Effort:
+    """What a model takes, by its coverage and the findings of its family."""
     if found.verdict in {Verdict.IMPOSSIBLE, Verdict.CODE}:
         return Effort.MORE
     if found.verdict is Verdict.EXPORTER:

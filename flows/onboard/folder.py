@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from flows.onboard.coverage import Effort, Probe
-from flows.onboard.goals import Tier
+from flows.onboard.goals import BLOCKED, Tier, Verdict
 from machine.files import hash_file, replace_file
 from matrix.codec import from_json, to_json
 from matrix.errors import MillError
+from matrix.reader import parse_toml
 
 RECORD = "onboarding.json"
 REPORT = "report.md"
@@ -93,6 +94,34 @@ class Record:
         if not self.goal:
             return "nothing yet"
         return "an entry" if self.effort in {Effort.ENTRY, Effort.FIRST_ENTRY} else "an exporter"
+
+
+def row_of(record: Record) -> dict[str, str]:
+    """The line of an onboarding for an index of models."""
+    return {
+        "model": record.model,
+        "task": record.task,
+        "architecture": record.architecture,
+        "targets": " ".join(record.targets),
+        "effort": str(record.effort),
+        "goal": record.goal or "none",
+    }
+
+
+def owes_finding(effort: Effort, tiers: Iterable[Tier]) -> bool:
+    """Whether something was seen that no finding tells: a new family, or a tier that did not end
+    well."""
+    odd = {Verdict.FAIL, *BLOCKED}
+    return effort is not Effort.ENTRY or any(one.verdict in odd for one in tiers)
+
+
+def entry_in(text: str) -> dict[str, Any]:
+    """The only entry of a catalog; empty if it cannot be read or has more."""
+    try:
+        [entry] = parse_toml(text, CATALOG)["model"]
+    except (MillError, LookupError, TypeError, ValueError):
+        return {}
+    return dict(entry) if isinstance(entry, dict) else {}
 
 
 def put(folder: Path, name: str, value: object) -> Path:

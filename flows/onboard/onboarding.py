@@ -13,9 +13,9 @@ from typing import Any
 from flows.cli.settings import SELECTION, Settings
 from flows.onboard import folder as files
 from flows.onboard.climb import Climb, clear
-from flows.onboard.coverage import Effort, Probe, probe
+from flows.onboard.coverage import Probe, probe
 from flows.onboard.entry import Wanted, bare, entry_of
-from flows.onboard.folder import Record, listed
+from flows.onboard.folder import Record, entry_in, listed, owes_finding, row_of
 from flows.onboard.goals import BLOCKED, Tier, Verdict, climb, reached
 from flows.onboard.report import markdown
 from flows.packages.measured import Finder, finding
@@ -29,7 +29,6 @@ from machine.waits import untold
 from matrix.codec import to_json
 from matrix.errors import MillError, UsageError
 from matrix.model import PRIORITIES, Cell, Model, Plan
-from matrix.reader import parse_toml
 from matrix.registry import is_refused
 from matrix.slugs import slug
 from matrix.toml import as_toml
@@ -92,11 +91,7 @@ class Onboarding:
             tools=work.builder.host.tools(),
             entry=as_toml("model", table),
             needless=self._needless(table, plan, settings, today),
-            row={
-                "model": model.id, "task": model.task, "architecture": found.coverage.architecture,
-                "targets": " ".join(cell.target.label for cell in cells),
-                "effort": str(found.effort), "goal": reached(tiers) or "none",
-            },
+            row={},
             packages=tuple(one.package for one in work.done.values()),
             finding=text,
             probe=found,
@@ -106,7 +101,8 @@ class Onboarding:
             method=self._method(plan, tiers),
             settings={name: to_json(getattr(settings, name)) for name in CARRIED},
             files=listed(self.folder),
-        )  # fmt: skip
+        )
+        record = replace(record, row=row_of(record))
         replace_file(self.folder / files.REPORT, markdown(record).encode())
         files.put(self.folder, files.RECORD, record)
         return record
@@ -132,20 +128,15 @@ class Onboarding:
             return
         if not any((self.folder / name).exists() for name in (files.RECORD, files.PROBE)):
             raise UsageError(f"--dest {self.folder} holds other files", hint="name a new folder")
-        there = self._proven()
-        if there and there != (table["id"], table.get("task") or there[1], table.get("folder")):
-            text = f"--dest {self.folder} has the proof of {there[0]}:{there[1]}"
-            text += f" in {there[2]}" if there[2] else ""
-            raise UsageError(text, hint="name a new folder")
-
-    def _proven(self) -> tuple[str, str, str | None] | None:
-        """The model, task and folder that the proof in the folder is of."""
         try:
             there = files.read(self.folder)
-            [entry] = parse_toml(there.entry, files.CATALOG)["model"]
-            return there.model, there.task, entry.get("folder")
-        except (MillError, LookupError, TypeError, ValueError, AttributeError):
-            return None
+        except files.Unreadable:
+            return
+        task, folder = table.get("task") or there.task, entry_in(there.entry).get("folder")
+        if (there.model, there.task, folder) != (table["id"], task, table.get("folder")):
+            text = f"--dest {self.folder} has the proof of {there.model}:{there.task}"
+            text += f" in {folder}" if folder else ""
+            raise UsageError(text, hint="name a new folder")
 
     def _climb(
         self, plan: Plan, cells: list[Cell], settings: Settings
@@ -228,9 +219,9 @@ def probed(settings: Settings, model: Model) -> Probe:
 def draft(model: Model, found: Probe, tiers: tuple[Tier, ...], today: date) -> str:
     """What was seen of a family, as a draft of a finding in TOML; empty: the family is known, and
     nothing failed or was blocked."""
-    odd = [one for one in tiers if one.verdict is Verdict.FAIL or one.verdict in BLOCKED]
-    if found.effort is Effort.ENTRY and not odd:
+    if not owes_finding(found.effort, tiers):
         return ""
+    odd = [one for one in tiers if one.verdict is Verdict.FAIL or one.verdict in BLOCKED]
     title = f"{model.id} is onboarded for {model.task}"
     if odd:
         title = f"{model.id} stops at {odd[0].goal} for {model.task}: {odd[0].verdict}"

@@ -3,58 +3,41 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import date
-from enum import StrEnum
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from flows.cli.settings import Settings
 from flows.onboard import folder as files
-from flows.onboard.climb import latencies
-from flows.onboard.folder import Package, Record, Unreadable, differences, read
-from flows.onboard.goals import Verdict, breaches, reached
+from flows.onboard.claims import Answer, Objection, objections
+from flows.onboard.climb import latencies, success_of, weights_of
+from flows.onboard.coverage import Probe, effort_of
+from flows.onboard.folder import Package, Record, Unreadable, differences, entry_in, read
+from flows.onboard.goals import Verdict
 from flows.onboard.numbers import faults, latency, numbers
 from flows.onboard.onboarding import CARRIED, cells_of, probed, with_level
 from flows.onboard.report import markdown
 from flows.packages.measured import finding
+from flows.packages.reverify import subject_of
 from flows.sweep.local import open_builder, verifying
 from flows.sweep.planning import plan_of
 from flows.sweep.recorded import typed
 from machine.waits import untold
-from matrix.errors import MillError, PlanError
-from matrix.findings import read_findings
+from matrix.errors import MillError
 from matrix.model import Cell, Plan
-from matrix.nearest import quote
-from matrix.reader import parse_toml, read_text, tables
 from workers.build.builder import Builder, Built
 from workers.measure.result import this_machine
-from workers.verify.subject import Subject
+from workers.verify.verifier import Verifier
 
 WITHIN = 0.2
 """How far a measurement may be from the claimed one."""
 MOST = 1_000
 """Runs of that measurement, counted or not; a record may claim any number."""
 MOST_SESSIONS = 20
-
-
-class Answer(StrEnum):
-    """How a review ends, the best first."""
-
-    APPROVE = "approve"
-    REQUEST_CHANGES = "request changes"
-    REJECT = "reject"
-
-
-@dataclass(frozen=True, slots=True)
-class Objection:
-    """An objection to the folder, and its consequence."""
-
-    answer: Answer
-    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +68,7 @@ class Review:
             self._ask(str(error))
             return self._answered()
         self._files(record)
-        self._claims(record)
+        self._found += objections(self.folder, record)
         if self._answered().answer is not Answer.REJECT:
             try:
                 self._again(record, today)
@@ -115,58 +98,12 @@ class Review:
             self._reject(f"{files.REPORT} does not match {files.RECORD}")
         self._checked.append(f"{len(record.files)} files by their digests")
 
-    def _claims(self, record: Record) -> None:
-        """What the record says of itself."""
-        for text in breaches(record.tiers):
-            self._reject(text)
-        if record.goal != reached(record.tiers):
-            self._reject(f"it claims the goal {record.goal or 'none'}, which its ladder denies")
-        if record.effort is not record.probe.effort:
-            self._reject(f"it claims the effort {record.effort}, its probe {record.probe.effort}")
-        for text in self._missing(record):
-            self._ask(text)
-        evidence = ((one.goal, name) for one in record.tiers for name in one.evidence)
-        for goal, name in evidence:
-            if name not in record.files:
-                self._ask(f"{goal}: its evidence {name} is not in the record")
-
-    def _missing(self, record: Record) -> Iterator[str]:
-        """Items of the report that say nothing."""
-        for number, name, there in (
-            (1, "the catalog entry", record.entry.strip()),
-            (2, "the row of an index", record.row),
-            (3, "the packages", record.packages),
-            (4, "a line of success", any(one.success for one in record.packages)),
-            (6, "the probe", record.probe.why and files.PROBE in record.files),
-            (8, "the ladder", record.tiers),
-            (9, "what got in the way, or none", any(text.strip() for text in record.method)),
-        ):
-            if not there:
-                yield f"item {number} is missing: {name}"
-        catalog = self.folder / files.CATALOG
-        if not catalog.is_file() or catalog.read_text("utf-8", "replace") != record.entry:
-            yield f"{files.CATALOG} is not the entry of the record"
-        finding = self.folder / files.FINDING
-        if not record.finding:
-            return
-        if not finding.is_file() or finding.read_text("utf-8", "replace") != record.finding:
-            yield f"item 5 is missing: {files.FINDING}"
-            return
-        try:
-            read_findings([finding])
-        except PlanError as error:
-            yield from map(str, error.problems)
-
     def _again(self, record: Record, today: date) -> None:
         """The probe, a build and a measurement, on this machine."""
         settings = self._settings(record)
         plan = plan_of(settings, str(self.folder / files.CATALOG), today)
         cells = {cell.id: cell for cell in cells_of(plan)}
-        found = probed(settings, next(iter(cells.values())).model)
-        if found.effort is not record.effort:
-            self._reject(f"the probe says {found.effort} here: {found.why}")
-        else:
-            self._checked.append(f"the probe: {found.why}")
+        self._probe(record, probed(settings, next(iter(cells.values())).model))
         if {one.cell for one in record.packages} != set(cells):
             self._ask("its packages are not those that its entry plans")
         built = [one for one in record.packages if one.folder]
@@ -176,6 +113,16 @@ class Review:
             return
         self._build(record, plan, cells[package.cell], package, settings)
         self._measure(record, settings)
+
+    def _probe(self, record: Record, found: Probe) -> None:
+        """The coverage and the effort again; only the findings of a machine may differ."""
+        if found.effort is record.effort:
+            self._checked.append(f"the probe: {found.why}")
+        elif effort_of(record.engine, found.coverage, record.probe.findings) is record.effort:
+            here, there = (", ".join(one.findings) or "none" for one in (found, record.probe))
+            self._ask(f"of the family, this machine knows the findings {here}, not {there}")
+        else:
+            self._reject(f"the probe says {found.effort} here: {found.why}")
 
     def _settings(self, record: Record) -> Settings:
         chosen = {name: record.settings[name] for name in CARRIED if name in record.settings}
@@ -190,11 +137,10 @@ class Review:
             sessions=min(settings.sessions, MOST_SESSIONS),
         )
         settings.protocol.check()
-        table = parse_toml(read_text(self.folder / files.CATALOG), files.CATALOG)
-        rows = list(tables(table.get("model", []), files.CATALOG, []))
-        if len(rows) != 1:
-            raise Unreadable(f"{files.CATALOG} has {len(rows)} entries, not one")
-        return with_level(settings, rows[0][1])
+        entry = entry_in(record.entry)
+        if not entry:
+            raise Unreadable(f"{files.CATALOG} has no entry, or more than one")
+        return with_level(settings, entry)
 
     def _build(
         self, record: Record, plan: Plan, cell: Cell, package: Package, settings: Settings
@@ -217,15 +163,41 @@ class Review:
                 return
             built = builder.build(cell)
             opened.callback(built.release)
-            climbed = verifier.climb(Subject.of(built))
+            if built.tree != package.tree:
+                trees = f"{built.tree[:16]}, not {package.tree[:16]}"
+                self._reject(f"{package.target} builds other bytes here: {trees}")
+                return
+            self._checked.append(f"{package.target} builds to the same bytes")
             self._compare(record, builder, cell, built)
-        if built.tree != package.tree:
-            trees = f"{built.tree[:16]}, not {package.tree[:16]}"
-            self._reject(f"{package.target} builds other bytes here: {trees}")
-        elif climbed.failed:
-            self._reject(f"{package.target}: {climbed.failed[0].name} does not hold here")
+            for one in record.packages:
+                if one.folder:
+                    self._verify(one, settings, builder, verifier)
+
+    def _verify(
+        self, package: Package, settings: Settings, builder: Builder, verifier: Verifier
+    ) -> None:
+        """A package of the folder against the export that was built here."""
+        self.tell(f"verifying {package.target} again")
+        try:
+            subject = subject_of(settings, builder.store, self.folder / package.folder, None)
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            self._reject(f"{package.target}: its manifest cannot be read: {error}")
+            return
+        climbed = verifier.climb(subject)
+        claims = package.success.split(", ")
+        claimed = [
+            one for one in climbed.rungs if success_of([replace(one, passed=True)]) in claims
+        ]
+        failed = [one.name for one in claimed if one.passed is False]
+        unjudged = [one.name for one in claimed if one.passed is None]
+        if failed:
+            self._reject(f"{package.target}: {failed[0]} does not hold here")
+        elif weights_of(climbed.rungs) != package.weights:
+            self._reject(f"{package.target} has other weights than the record says")
+        elif unjudged:
+            self._ask(f"{package.target}: {unjudged[0]} cannot be judged here")
         else:
-            self._checked.append(f"{package.target} builds to the same bytes and is sound")
+            self._checked.append(f"{package.target} is sound")
 
     def _compare(self, record: Record, builder: Builder, cell: Cell, built: Built) -> None:
         """The numbers of L2 again."""
@@ -241,9 +213,6 @@ class Review:
         if tier.verdict is not Verdict.PASS:
             return
         name, claimed = min(tier.numbers.items())
-        if name not in {Path(one.folder).name for one in record.packages}:
-            self._ask(f"L1 names {quote(name)}, which is none of its packages")
-            return
         self.tell(f"measuring {name} again")
         with finding(settings, settings.threads) as finder:
             found = latency(finder, self.folder / "packages" / name, "a review", self.tell)

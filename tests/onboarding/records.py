@@ -2,39 +2,93 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
 from pathlib import Path
 
 from flows.onboard import folder as files
+from flows.onboard.climb import latencies, success_of, weights_of
 from flows.onboard.coverage import Effort, Probe
-from flows.onboard.folder import Package, Record, listed, put
-from flows.onboard.goals import GOALS, Tier
+from flows.onboard.folder import Package, Record, listed, put, row_of
+from flows.onboard.goals import Tier
 from flows.onboard.goals import Verdict as Ended
+from flows.onboard.numbers import worst
 from flows.onboard.report import markdown
 from matrix.coverage import Coverage, Verdict
+from matrix.digest import FileEntry, tree_digest
+from workers.build.stages import Rung
+from workers.measure.result import Benchmark, GraphResult, Latency, Machine, Protocol
+from workers.measure.subject import Artifact
+from workers.runtimes.runtime import Runtime
 
-ENTRY = '[[model]]\nid = "our/model"\ntask = "fill-mask"\nfolder = "nowhere"\n'
+ENTRY = """\
+[[model]]
+id = "our/model"
+task = "fill-mask"
+folder = "nowhere"
+verify = { task = { dataset = "eval.npz", metric = "accuracy" } }
+"""
 EVIDENCE = "evidence/numbers.json"
+BUILD = "evidence/build-mlas_cpu.json"
+BENCH = "evidence/bench-mlas_cpu.json"
+PLACE = "packages/mlas_cpu"
+OUTPUTS = {".": {"logits": {"cosine": 1.0, "max_abs": 1e-5, "error": 1e-6}}}
+RUNGS = tuple(
+    Rung(name, True, "so", {"models": {"model.onnx": {"bytes": {"float": 4}}}})
+    for name in ("integrity", "policy", "loads", "shapes", "parity", "task")
+)
+MODEL = b"onnx"
+TREE = tree_digest([FileEntry("model.onnx", len(MODEL), hashlib.sha256(MODEL).hexdigest())])
+
+
+def bench(tree: str = TREE, p50: float = 1.0, *, emulated: bool = False) -> Benchmark:
+    """A benchmark of the package."""
+    times = Latency(10, p50, 2.0, 2.0, 2.0, 1.0, 0.1, 1.0, 2.0, 0.1, 1000.0)
+    return Benchmark(
+        artifact=Artifact("packages/mlas_cpu", tree),
+        runtime=Runtime("ort", "CPUExecutionProvider", "cpu", "1", emulated=emulated),
+        machine=Machine("here", "Linux x86_64", "some", 2, 2**30),
+        protocol=Protocol(),
+        began=0.0,
+        seconds=1.0,
+        graphs=(GraphResult("", latency=times),),
+    )
 
 
 def record() -> Record:
-    """All tiers pass."""
-    probe = Probe(Coverage(Verdict.BUILDS, "bert", "fill-mask"), Effort.ENTRY, "it is known")
-    tiers = tuple(Tier(goal, Ended.PASS, "so", (EVIDENCE,), {"p50": 1.0}) for goal in GOALS)
-    package = Package("mlas_cpu", "our/model:fill-mask@mlas_cpu", "packages/mlas_cpu", "0" * 64,
-                      "logs/mlas_cpu.log", "loads holds")  # fmt: skip
-    return Record(
+    """All tiers pass, and the evidence shows it."""
+    coverage = Coverage(Verdict.BUILDS, "bert", "fill-mask")
+    probe = Probe(coverage, Effort.ENTRY, "it is known", ("family-bert",))
+    tiers = (
+        Tier("L0", Ended.PASS, "so", (BUILD,)),
+        Tier("L1", Ended.PASS, "so", (BENCH,), {"mlas_cpu": latencies(bench())}),
+        Tier("L2", Ended.PASS, "so", (EVIDENCE, BUILD), {"pytorch": worst(OUTPUTS)}),
+        Tier("L3", Ended.PASS, "so", (BUILD,), {"mlas_cpu": "so"}),
+    )
+    package = Package("mlas_cpu", "our/model:fill-mask@mlas_cpu", PLACE, TREE,
+                      "logs/mlas_cpu.log", success_of(RUNGS), weights_of(RUNGS))  # fmt: skip
+    made = Record(
         model="our/model", task="fill-mask", architecture="bert", engine="optimum",
         targets=("mlas_cpu",), began="2026-01-01T00:00:00+00:00", machine={}, tools={},
-        entry=ENTRY, needless="", row={"model": "our/model"}, packages=(package,), finding="",
+        entry=ENTRY, needless="", row={}, packages=(package,), finding="",
         probe=probe, effort=Effort.ENTRY, goal="L3", tiers=tiers, method=("none",),
     )  # fmt: skip
+    return replace(made, row=row_of(made))
 
 
-def written(folder: Path, made: Record) -> Record:
-    """A folder with all that the record names."""
-    contents = {files.CATALOG: made.entry, files.PROBE: "{}", EVIDENCE: "{}",
-                "packages/mlas_cpu/model.onnx": "onnx", "logs/mlas_cpu.log": ""}  # fmt: skip
+def written(folder: Path, made: Record, **changed: object) -> Record:
+    """A folder with all that the record names; `changed`: other contents of its evidence, by the
+    name of the file without its ending."""
+    evidence: dict[str, object] = {
+        files.PROBE: made.probe,
+        EVIDENCE: OUTPUTS,
+        BUILD: {"cell": "our/model:fill-mask@mlas_cpu", "tree": TREE, "verification": RUNGS},
+        BENCH: bench(),
+    }
+    for name, content in evidence.items():
+        put(folder, name, changed.get(Path(name).stem.replace("-", "_"), content))
+    contents = {files.CATALOG: made.entry, f"{PLACE}/model.onnx": MODEL.decode(),
+                "logs/mlas_cpu.log": ""}  # fmt: skip
     if made.finding:
         contents[files.FINDING] = made.finding
     for name, text in contents.items():

@@ -20,7 +20,8 @@ def add(parser: Parser) -> None:
 def run(arguments: Arguments) -> Exit:
     from datetime import date
 
-    from flows.onboard.review import Answer, Review
+    from flows.onboard.claims import Answer
+    from flows.onboard.review import Review
     from matrix.codec import to_json
 
     folder = arguments.settings.cwd / arguments.folder

@@ -13,11 +13,23 @@ import pytest
 
 from flows.cli.resolution import resolve
 from flows.onboard import folder as files
+from flows.onboard.claims import Answer
 from flows.onboard.coverage import Effort
-from flows.onboard.folder import Record
+from flows.onboard.folder import Record, row_of
 from flows.onboard.goals import Verdict as Ended
-from flows.onboard.review import Answer, Review, Reviewed
-from tests.onboarding.records import ENTRY, EVIDENCE, record, written
+from flows.onboard.review import Review, Reviewed
+from matrix.coverage import Verdict
+from tests.onboarding.records import (
+    BENCH,
+    ENTRY,
+    EVIDENCE,
+    OUTPUTS,
+    RUNGS,
+    TREE,
+    bench,
+    record,
+    written,
+)
 
 
 def reviewed(folder: Path) -> Reviewed:
@@ -34,7 +46,7 @@ def test_without_its_model_a_folder_cannot_be_checked_and_is_not_approved(tmp_pa
     found = reviewed(tmp_path / "f")
     assert found.answer is Answer.REQUEST_CHANGES
     assert [one.text.partition(":")[0] for one in found.objections] == ["it cannot be checked here"]
-    assert found.checked == ("5 files by their digests",)
+    assert found.checked == ("7 files by their digests",)
 
 
 def _tier(goal: str, **changes: Any) -> Callable[[Record], Record]:
@@ -45,9 +57,42 @@ def _tier(goal: str, **changes: Any) -> Callable[[Record], Record]:
     return spoil
 
 
+def _package(**changes: Any) -> Callable[[Record], Record]:
+    def spoil(made: Record) -> Record:
+        return replace(made, packages=(replace(made.packages[0], **changes),))
+
+    return spoil
+
+
+def _first_entry(made: Record) -> Record:
+    probe = replace(made.probe, effort=Effort.FIRST_ENTRY, findings=())
+    made = replace(made, effort=Effort.FIRST_ENTRY, probe=probe)
+    return replace(made, row=row_of(made))
+
+
 @pytest.mark.parametrize(
     ("spoil", "answer", "text"),
     [
+        (_tier("L1", numbers={"mlas_cpu": {"p50": 0.5}}), Answer.REJECT, "another latency"),
+        (_tier("L1", numbers={"qnn_npu": {"p50": 1.0}}), Answer.REJECT, "none of its packages"),
+        (_tier("L2", numbers={"pytorch": {"cosine": 1.0, "max_abs": 0.0}}), Answer.REJECT,
+         "L2 claims other numbers"),
+        (_tier("L1", verdict=Ended.HOST_BLOCKED, numbers={}), Answer.REQUEST_CHANGES,
+         "item 9 is missing: L1 is blocked by this machine"),
+        (lambda one: replace(one, entry=ENTRY.partition("verify")[0]), Answer.REJECT,
+         "L3 passes, but the entry names no dataset"),
+        (lambda one: replace(one, model="other/model"), Answer.REJECT, "its entry is of another"),
+        (lambda one: replace(one, row={**one.row, "goal": "L9"}), Answer.REJECT, "the row of its"),
+        (lambda one: replace(one, targets=("mlas_cpu", "qnn_npu")), Answer.REJECT, "its targets"),
+        (_package(tree="0" * 64), Answer.REJECT, "its files are not those that were built"),
+        (_package(folder="packages/../packages/mlas_cpu"), Answer.REJECT, "is not in packages"),
+        (_package(folder=""), Answer.REJECT, "L0 passes, but mlas_cpu was not built"),
+        (_package(weights={"float16": 4}), Answer.REJECT, "something else of its rungs or weights"),
+        (_package(success="all holds"), Answer.REJECT, "something else of its rungs or weights"),
+        (_package(log="logs/no.log"), Answer.REQUEST_CHANGES, "item 4 is missing: the logs"),
+        (lambda one: replace(one, effort=Effort.ENTRY, probe=replace(one.probe, findings=())),
+         Answer.REJECT, "its coverage means first entry"),
+        (_first_entry, Answer.REQUEST_CHANGES, "item 5 is missing: a draft finding"),
         (_tier("L1", verdict=Ended.FAIL), Answer.REJECT, "L2 passes above L1, which failed"),
         (_tier("L3", verdict=Ended.NOT_RUN), Answer.REJECT, "claims the goal L3"),
         (_tier("L2", numbers={}), Answer.REJECT, "L2 passes without a number"),
@@ -69,6 +114,64 @@ def test_a_claim_that_the_folder_does_not_bear(
     found = reviewed(tmp_path / "f")
     assert found.answer is answer, said(found)
     assert text in said(found)
+
+
+def _rungs(name: str, passed: bool | None) -> dict[str, Any]:
+    rungs = [replace(one, passed=passed) if one.name == name else one for one in RUNGS]
+    return {"cell": "our/model:fill-mask@mlas_cpu", "tree": TREE, "verification": rungs}
+
+
+@pytest.mark.parametrize(
+    ("changed", "text"),
+    [
+        ({"build_mlas_cpu": _rungs("loads", passed=None)}, "L0 passes, but loads of mlas_cpu"),
+        ({"build_mlas_cpu": _rungs("parity", passed=False)}, "L2 passes, but parity of mlas_cpu"),
+        ({"build_mlas_cpu": _rungs("task", passed=None)}, "L3 passes, but task of mlas_cpu"),
+        (
+            {"build_mlas_cpu": {"tree": "0" * 64, "verification": RUNGS}},
+            "its files are not those that were built",
+        ),
+        ({"build_mlas_cpu": []}, "its evidence cannot be read"),
+        ({"build_mlas_cpu": {"tree": TREE, "verification": [1]}}, "its evidence cannot be read"),
+        ({"bench_mlas_cpu": bench(p50=0.5)}, "L1 claims another latency of mlas_cpu"),
+        ({"bench_mlas_cpu": bench(emulated=True)}, "which its evidence does not measure"),
+        ({"bench_mlas_cpu": bench("1" * 64)}, "which its evidence does not measure"),
+        ({"bench_mlas_cpu": {}}, "its evidence cannot be read"),
+        ({"numbers": {".": {"logits": {**OUTPUTS["."]["logits"], "cosine": 0.5}}}}, "cosine 0.5"),
+        ({"numbers": {}}, "L2 claims other numbers than its evidence"),
+        ({"probe": {"why": "it builds"}}, "its evidence cannot be read"),
+        ({"probe": replace(record().probe, why="it builds")}, "evidence/probe.json differs"),
+    ],
+)
+def test_a_pass_that_its_evidence_does_not_show_is_rejected(
+    tmp_path: Path, changed: dict[str, Any], text: str
+) -> None:
+    written(tmp_path / "f", record(), **changed)
+    found = reviewed(tmp_path / "f")
+    assert found.answer is Answer.REJECT, said(found)
+    assert text in said(found)
+
+
+def test_evidence_that_is_in_no_record_is_asked_for(tmp_path: Path) -> None:
+    written(tmp_path / "f", record())
+    data = json.loads((tmp_path / "f" / files.RECORD).read_text())
+    del data["files"][BENCH]
+    (tmp_path / "f" / BENCH).unlink()
+    for tier in data["tiers"]:
+        tier["evidence"] = [name for name in tier["evidence"] if name != BENCH] or [EVIDENCE]
+    (tmp_path / "f" / files.RECORD).write_text(json.dumps(data))
+    assert f"L1: its evidence {BENCH} is not in the record" in said(reviewed(tmp_path / "f"))
+
+
+def test_a_finding_that_only_this_machine_knows_is_no_wrong_effort(tmp_path: Path) -> None:
+    made = _first_entry(record())
+    review = Review(tmp_path, resolve({"home": str(tmp_path)}, {}, tmp_path))
+    known = replace(made.probe, effort=Effort.ENTRY, findings=("family-bert",))
+    review._probe(made, known)
+    lacking = replace(made.probe, coverage=replace(made.probe.coverage, verdict=Verdict.IMPOSSIBLE))
+    review._probe(made, replace(lacking, effort=Effort.MORE))
+    assert [one.answer for one in review._found] == [Answer.REQUEST_CHANGES, Answer.REJECT]
+    assert "this machine knows the findings family-bert, not none" in review._found[0].text
 
 
 def _alter(folder: Path) -> None:
