@@ -39,6 +39,9 @@ STATUSES = ("draft", "confirmed", "refuted", "retired")
 CONFIDENCE = ("low", "medium", "high")
 ACTIONS = ("first", "last", "skip", "note")
 EFFECTS = ("change", "none")
+EFFORTS = ("entry", "first entry", "exporter for a task", "exporter", "more than an exporter")
+GOALS = ("L0", "L1", "L2", "L3")
+"""Of an onboarding: what a model of the family took, and how far it came."""
 PROTOCOLS = ("interleaved", "sequential", "single", "none")
 
 LEAST_EFFECT = 5.0
@@ -143,6 +146,8 @@ class Finding:
     """Which hypotheses the action is about: globs over `AXIS=VALUE`."""
     scope: Reach = field(default_factory=Reach)
     evidence: tuple[Evidence, ...] = ()
+    effort: str = ""
+    goal: str = ""
     updated: str = ""
     file: str = ""
 
@@ -241,6 +246,8 @@ def _finding(entry: Entry, file: str) -> Finding:
         effect=entry.choice("effect", EFFECTS) or "change",
         action=entry.choice("action", ACTIONS) or "note",
         settings=entry.globs("settings") or (),
+        effort=entry.choice("effort", EFFORTS) or "",
+        goal=entry.choice("goal", GOALS) or "",
         updated=entry.text("updated") or "",
         scope=_reach(entry.inner("scope")),
         evidence=_evidence(entry),
@@ -248,6 +255,8 @@ def _finding(entry: Entry, file: str) -> Finding:
     )
     if made.action != "note" and not made.settings:
         entry.bad(f"action {made.action} needs settings", 'for instance settings = ["opset=21"]')
+    if (made.effort or made.goal) and made.kind != "family":
+        entry.bad(f"a finding of the kind {made.kind} has no effort and no goal", "leave them out")
     if made.effect == "none" and not made.settings:
         entry.bad("effect none needs settings", 'for instance settings = ["pass=gelu"]')
     if made.effect == "none" and made.action == "first":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, date, datetime
@@ -15,7 +15,7 @@ from flows.onboard import folder as files
 from flows.onboard.climb import Climb, clear
 from flows.onboard.coverage import Probe, probe
 from flows.onboard.entry import Wanted, bare, entry_of
-from flows.onboard.folder import Record, entry_in, listed, owes_finding, row_of
+from flows.onboard.folder import Package, Record, entry_in, listed, owes_finding, row_of
 from flows.onboard.goals import BLOCKED, Tier, Verdict, climb, reached
 from flows.onboard.report import markdown
 from flows.packages.measured import Finder, finding
@@ -77,7 +77,8 @@ class Onboarding:
         found = probed(settings, model)
         files.put(self.folder, files.PROBE, found)
         tiers, work = self._climb(plan, cells, settings)
-        text = draft(model, found, tiers, today)
+        packages = tuple(one.package for one in work.done.values())
+        text = draft(model, found, tiers, packages, today)
         if text:
             replace_file(self.folder / files.FINDING, text.encode())
         record = Record(
@@ -92,7 +93,7 @@ class Onboarding:
             entry=as_toml("model", table),
             needless=self._needless(table, plan, settings, today),
             row={},
-            packages=tuple(one.package for one in work.done.values()),
+            packages=packages,
             finding=text,
             probe=found,
             effort=found.effort,
@@ -216,7 +217,9 @@ def probed(settings: Settings, model: Model) -> Probe:
     return probe(settings.engine, model, known)
 
 
-def draft(model: Model, found: Probe, tiers: tuple[Tier, ...], today: date) -> str:
+def draft(
+    model: Model, found: Probe, tiers: tuple[Tier, ...], packages: Iterable[Package], today: date
+) -> str:
     """What was seen of a family, as a draft of a finding in TOML; empty: the family is known, and
     nothing failed or was blocked."""
     if not owes_finding(found.effort, tiers):
@@ -225,18 +228,32 @@ def draft(model: Model, found: Probe, tiers: tuple[Tier, ...], today: date) -> s
     title = f"{model.id} is onboarded for {model.task}"
     if odd:
         title = f"{model.id} stops at {odd[0].goal} for {model.task}: {odd[0].verdict}"
+    seen = {"supports": True, "model": model.id, "architecture": found.coverage.architecture}
+    source = {"source": "modelmill onboard", "at": today.isoformat()}
+    goal = reached(tiers)
     table = {
-        "id": slug(f"{found.coverage.architecture}-{model.id}-{model.task}"),
+        "id": slug(f"{found.coverage.architecture}-{_ascii(model.id)}-{model.task}"),
         "kind": "family",
         "title": title,
         "observation": "; ".join(f"{one.goal} {one.verdict}: {one.why}" for one in tiers),
         "status": "draft",
         "confidence": "low",
         "falsified_by": "an onboarding of the same model that ends otherwise",
+        "effort": str(found.effort),
+        **({"goal": goal} if goal else {}),
         "updated": today.isoformat(),
         "scope": {"architectures": [found.coverage.architecture], "models": [model.id]},
+        "evidence": [
+            {**seen, "target": one.target, **({"digest": one.tree} if one.tree else {}), **source}
+            for one in packages
+        ],
     }
     return as_toml("finding", table)
+
+
+def _ascii(name: str) -> str:
+    """A name that stays its own when it is made a slug."""
+    return name if name.isascii() else f"{name}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
 def _policies(plan: Plan) -> list[tuple[str, Any]]:

@@ -6,7 +6,7 @@ observation per line, including those about findings that come with modelmill.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -73,3 +73,14 @@ def load_knowledge(folder: Path) -> Knowledge:
             text = f"there is no finding {quote(name)}"
             problems.append(Problem(EVIDENCE, text, hint(name, findings)))
     return Knowledge(merged(findings, seen), tuple(problems))
+
+
+def read_files(paths: Sequence[Path]) -> tuple[int, int]:
+    """How many findings and observations files hold. Raises `PlanError` with what is wrong."""
+    lines = [path for path in paths if path.suffix == Path(EVIDENCE).suffix]
+    findings = read_findings(path for path in paths if path not in lines)
+    problems: list[Problem] = []
+    seen = [one for path in lines for one in _evidence(path, problems)]
+    if problems:
+        raise PlanError(problems, "the evidence")
+    return len(findings), len(seen) + sum(len(one.evidence) for one in findings.values())

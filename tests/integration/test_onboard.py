@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import json
+import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
+from onnx import numpy_helper
 
+from flows.onboard import folder as files
+from flows.onboard.report import markdown
+from machine.files import hash_file
+from matrix.digest import FileEntry, tree_digest
 from tests.sweeps.command import Project
 
 pytestmark = pytest.mark.engine
@@ -31,8 +39,9 @@ def test_a_model_is_onboarded_and_its_folder_is_approved_until_it_is_spoiled(
     masks: Any = {"attention_mask": np.ones_like(tokens), "token_type_ids": np.zeros_like(tokens)}
     np.savez(project.folder / "eval.npz", input_ids=tokens, **masks)
     ran = project.run(
-        "onboard", "demo/bert-tiny", "--catalog", "demo", "--target", "mlas_cpu", "--dataset",
-        "eval.npz", "--metric", "agreement", "--dest", "proof", *FEW, "--json",
+        "onboard", "demo/bert-tiny", "--catalog", "demo", "--target", "mlas_cpu", "--target",
+        "ov_cpu", "--dataset", "eval.npz", "--metric", "agreement", "--dest", "proof", "--json",
+        *FEW,
     )  # fmt: skip
     assert ran.code == 0, ran
     record = ran.json()
@@ -47,9 +56,20 @@ def test_a_model_is_onboarded_and_its_folder_is_approved_until_it_is_spoiled(
     answer = project.run("review", "proof", "--json").json()
     assert answer["answer"] in {"approve", "request changes"}
     assert all(" takes " in one["text"] for one in answer["objections"])
-    told = " ".join(answer["checked"])
-    assert "mlas_cpu builds to the same bytes and is sound" in told
-    assert "the export computes what PyTorch computes" in told
+    assert {
+        "mlas_cpu builds to the same bytes",
+        "the export computes what PyTorch computes",
+        "mlas_cpu is sound",
+        "ov_cpu is sound",
+    } <= set(answer["checked"])
+
+    shutil.copytree(project.folder / "proof", project.folder / "forged")
+    forge(project.folder / "forged", "ov_cpu")
+    forged = project.run("review", "forged", "--json")
+    assert forged.code == 6, forged
+    assert [one["text"] for one in forged.json()["objections"] if one["answer"] == "reject"] == [
+        "ov_cpu: parity does not hold here"
+    ]
 
     path = project.folder / "proof" / "onboarding.json"
     data = json.loads(path.read_text())
@@ -58,6 +78,39 @@ def test_a_model_is_onboarded_and_its_folder_is_approved_until_it_is_spoiled(
     spoiled = project.run("review", "proof")
     assert spoiled.code == 6
     assert "REJECT: proof" in spoiled.out
+
+
+def forge(folder: Path, target: str) -> None:
+    """Change the weights of a package, and all digests with them."""
+    place = folder / "packages" / target
+    model = onnx.load(place / "model.onnx")
+    for weight in model.graph.initializer:
+        if weight.data_type == onnx.TensorProto.FLOAT and len(weight.dims) == 2:
+            weight.CopyFrom(numpy_helper.from_array(-numpy_helper.to_array(weight), weight.name))
+    onnx.save(model, place / "model.onnx")
+    manifest = json.loads((place / "modelmill.json").read_text())
+    for file in manifest["files"]:
+        file["sha256"], file["size"] = hash_file(place / file["path"])
+    (place / "modelmill.json").write_text(json.dumps(manifest))
+    inside = [
+        FileEntry(name.removeprefix(f"packages/{target}/"), file.size, file.sha256)
+        for name, file in files.listed(folder).items()
+        if name.startswith(f"packages/{target}/")
+    ]
+    tree, evidence = tree_digest(inside), f"evidence/build-{target}.json"
+    told = json.loads((folder / evidence).read_text())
+    files.put(folder, evidence, {**told, "tree": tree})
+    if (folder / f"evidence/bench-{target}.json").exists():
+        bench = json.loads((folder / f"evidence/bench-{target}.json").read_text())
+        bench["artifact"]["tree"] = tree
+        files.put(folder, f"evidence/bench-{target}.json", bench)
+    record = files.read(folder)
+    packages = tuple(
+        replace(one, tree=tree) if one.target == target else one for one in record.packages
+    )
+    record = replace(record, packages=packages, files=files.listed(folder))
+    (folder / files.REPORT).write_text(markdown(record), "utf-8")
+    files.put(folder, files.RECORD, record)
 
 
 def test_a_model_that_cannot_be_built_reaches_no_goal(project: Project) -> None:

@@ -10,10 +10,10 @@ from flows.cli.arguments import Arguments, Parser, add_verbs
 from flows.cli.console import print_result, tell
 from flows.cli.quantity import counted
 from flows.cli.table import render
-from flows.tune.knowledge import Knowledge, load_knowledge
+from flows.tune.knowledge import Knowledge, load_knowledge, read_files
 from matrix.codec import to_json
 from matrix.errors import PlanError, UsageError
-from matrix.findings import KINDS, STATUSES, Evidence, Finding, read_findings
+from matrix.findings import KINDS, STATUSES, Evidence, Finding
 from matrix.globs import matches
 
 
@@ -29,7 +29,7 @@ def add(parser: Parser) -> None:
     text = "report errors in files of findings and evidence"
     add = verb("check", text, _check, as_json=False).add_argument
     add("files", nargs="*", type=Path, metavar="FILE",
-        help="files of findings; default: the whole knowledge base")
+        help="files of findings (.toml) or evidence (.jsonl); default: the whole knowledge base")
     # fmt: on
 
 
@@ -90,6 +90,8 @@ def _lines(one: Finding) -> Iterator[str]:
     if one.action != "note":
         yield f"advice        {_advice(one)}"
     confirmed = "confirmed" if one.mechanism_confirmed else "not confirmed"
+    if one.effort or one.goal:
+        yield f"onboarded     {one.goal or 'no goal reached'}, effort: {one.effort or 'unknown'}"
     yield f"mechanism     {one.mechanism or 'unknown'} ({confirmed})"
     yield f"falsified by  {one.falsified_by}"
     for name in ("targets", "devices", "architectures", "models", "not_for"):
@@ -129,8 +131,8 @@ def _evidence(seen: Evidence) -> str:
 
 def _check(arguments: Arguments) -> None:
     if arguments.files:
-        found = read_findings(arguments.files)
-        print(f"{len(found)} findings, no problem")
+        findings, seen = read_files(arguments.files)
+        print(f"{findings} findings with {seen} observations, no problem")
         return
     known = _known(arguments)
     if known.problems:

@@ -185,6 +185,9 @@ falsified_by = "f"
         (GOOD + "[finding.scope]\nmodels = ['}']", "models: '}' has an unmatched brace"),
         (GOOD + "mechanism_confirmed = true", "mechanism is empty"),
         (GOOD + 'mechanism_confirmed = "partial"', "must be true or false, not 'partial'"),
+        (GOOD + 'goal = "L1"', "a finding of the kind tuning has no effort and no goal"),
+        (GOOD + 'goal = "L7"', "unknown goal 'L7'"),
+        (GOOD + 'effort = "none"', "unknown effort 'none'"),
         (GOOD + GOOD, "id 'x' is taken by own.toml"),
         (GOOD + '[[finding.evidence]]\nmodel = "m"\narchitecture = "a"', "supports is missing"),
         (

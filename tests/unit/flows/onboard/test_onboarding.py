@@ -13,12 +13,15 @@ import pytest
 from flows.cli.resolution import resolve
 from flows.onboard import folder as files
 from flows.onboard.climb import Climb, TargetResult, clear
+from flows.onboard.coverage import Effort
 from flows.onboard.entry import Wanted
 from flows.onboard.folder import Package
-from flows.onboard.goals import Tier, Verdict
-from flows.onboard.onboarding import Onboarding, held, with_level
+from flows.onboard.goals import GOALS, Tier, Verdict
+from flows.onboard.onboarding import Onboarding, draft, held, with_level
+from matrix import findings
 from matrix.errors import PlanError, UsageError
-from matrix.model import PRIORITIES
+from matrix.findings import read_findings
+from matrix.model import PRIORITIES, Model, Source, SourceKind
 from matrix.status import FailureClass
 from tests.onboarding.records import ENTRY, record, written
 from workers.build.stages import Rung
@@ -209,3 +212,28 @@ def test_only_targets_whose_parity_was_judged_are_said_to_hold(tmp_path: Path) -
     found = compared(tmp_path, mlas_cpu=True, qnn_npu=None)
     assert (found.verdict, found.why) == (Verdict.HOST_BLOCKED, "qnn_npu: so it is on qnn_npu")
     assert compared(tmp_path, mlas_cpu=True, qnn_npu=False).verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize("name", ["our/model", "our/模型"])
+def test_a_draft_is_a_finding_with_what_was_reached_and_its_evidence(
+    tmp_path: Path, name: str
+) -> None:
+    made = record()
+    tiers = (*made.tiers[:3], Tier("L3", Verdict.NOT_RUN, "no dataset is given"))
+    new = replace(made.probe, effort=Effort.FIRST_ENTRY, findings=())
+    model = Model(name, "fill-mask", Source(SourceKind.HUB, name))
+    text = draft(model, new, tiers, made.packages, date(2026, 1, 1))
+    (tmp_path / "draft.toml").write_text(text, "utf-8")
+    (found,) = read_findings([tmp_path / "draft.toml"]).values()
+    assert (found.kind, found.effort, found.goal) == ("family", "first entry", "L2")
+    (seen,) = found.evidence
+    assert (seen.supports, seen.model, seen.target) == (True, name, "mlas_cpu")
+    assert seen.digest == made.packages[0].tree
+    other = draft(replace(model, id=f"{name}型"), new, tiers, (), date(2026, 1, 1))
+    assert other.splitlines()[1] != text.splitlines()[1]
+    assert draft(model, made.probe, tiers, made.packages, date(2026, 1, 1)) == ""
+
+
+def test_findings_know_the_efforts_and_goals_of_an_onboarding() -> None:
+    assert tuple(findings.EFFORTS) == tuple(one.value for one in Effort)
+    assert tuple(findings.GOALS) == tuple(GOALS)

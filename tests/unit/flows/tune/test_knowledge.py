@@ -115,6 +115,12 @@ def test_the_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "other" / EVIDENCE).mkdir(parents=True)
     assert main(["knowledge", "check", "--knowledge", str(tmp_path / "other")]) == 2
     assert "1 problem in the evidence" in capsys.readouterr().err
+    assert main(["knowledge", "check", str(tmp_path / EVIDENCE)]) == 2
+    assert "evidence.jsonl: line 1: is not valid JSON" in capsys.readouterr().err
+    line = {"finding": "npu-001", "supports": False, "model": "a/b", "architecture": "bert"}
+    (tmp_path / EVIDENCE).write_text(json.dumps(line))
+    assert main(["knowledge", "check", str(tmp_path / EVIDENCE)]) == 0
+    assert "0 findings with 1 observations, no problem" in capsys.readouterr().out
     bad = tmp_path / "bad.toml"
     bad.write_text(OWN.replace("draft", "sure"))
     assert main(["knowledge", "check", str(bad)]) == 2
