@@ -229,7 +229,7 @@ def draft(
     if odd:
         title = f"{model.id} stops at {odd[0].goal} for {model.task}: {odd[0].verdict}"
     seen = {"supports": True, "model": model.id, "architecture": found.coverage.architecture}
-    source = {"source": "modelmill onboard", "at": today.isoformat()}
+    source = {"source": "an onboarding", "at": today.isoformat()}
     goal = reached(tiers)
     table = {
         "id": slug(f"{found.coverage.architecture}-{_ascii(model.id)}-{model.task}"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import date
@@ -31,6 +31,7 @@ from matrix.errors import MillError
 from matrix.model import Cell, Plan
 from workers.build.builder import Builder, Built
 from workers.measure.result import this_machine
+from workers.verify.ladder.claim import Claim
 from workers.verify.verifier import Verifier
 
 WITHIN = 0.2
@@ -111,7 +112,7 @@ class Review:
         if package is None or package.cell not in cells:
             self._ask("it has no package that could be built again")
             return
-        self._build(record, plan, cells[package.cell], package, settings)
+        self._build(record, plan, cells, package, settings)
         self._measure(record, settings)
 
     def _probe(self, record: Record, found: Probe) -> None:
@@ -143,9 +144,13 @@ class Review:
         return with_level(settings, entry)
 
     def _build(
-        self, record: Record, plan: Plan, cell: Cell, package: Package, settings: Settings
+        self,
+        record: Record,
+        plan: Plan,
+        cells: Mapping[str, Cell],
+        package: Package,
+        settings: Settings,
     ) -> None:
-        self.tell(f"building {cell.target.label} again")
         with ExitStack() as opened:
             # Not with the store of this machine, which may be the one that it was built with.
             store = opened.enter_context(TemporaryDirectory(prefix="modelmill-review-"))
@@ -161,29 +166,46 @@ class Review:
                 )
                 self._ask(f"it was built with other tools; here are {names}")
                 return
-            built = builder.build(cell)
-            opened.callback(built.release)
-            if built.tree != package.tree:
-                trees = f"{built.tree[:16]}, not {package.tree[:16]}"
-                self._reject(f"{package.target} builds other bytes here: {trees}")
-                return
-            self._checked.append(f"{package.target} builds to the same bytes")
-            self._compare(record, builder, cell, built)
+            if built := self._rebuilt(package, cells[package.cell], builder):
+                opened.callback(built.release)
+                self._compare(record, builder, cells[package.cell], built)
             for one in record.packages:
-                if one.folder:
-                    self._verify(one, settings, builder, verifier)
+                if one.folder and one.cell in cells:
+                    self._verify(one, cells[one.cell], settings, builder, verifier)
+
+    def _rebuilt(self, package: Package, cell: Cell, builder: Builder) -> Built | None:
+        """A package as it is built here; None if that has other bytes."""
+        self.tell(f"building {package.target} again")
+        built = builder.build(cell)
+        if built.tree == package.tree:
+            self._checked.append(f"{package.target} builds to the same bytes")
+            return built
+        built.release()
+        trees = f"{built.tree[:16]}, not {package.tree[:16]}"
+        self._reject(f"{package.target} builds other bytes here: {trees}")
+        return None
 
     def _verify(
-        self, package: Package, settings: Settings, builder: Builder, verifier: Verifier
+        self,
+        package: Package,
+        cell: Cell,
+        settings: Settings,
+        builder: Builder,
+        verifier: Verifier,
     ) -> None:
-        """A package of the folder against the export that was built here."""
-        self.tell(f"verifying {package.target} again")
+        """A package of the folder against the export that was built here, by what the entry asks of
+        its cell: the records in the package may say anything."""
+        place = self.folder / package.folder
         try:
-            subject = subject_of(settings, builder.store, self.folder / package.folder, None)
+            subject = subject_of(settings, builder.store, place, None)
+            if subject.export is None and (built := self._rebuilt(package, cell, builder)):
+                built.release()  # its export stays in the store
+                subject = subject_of(settings, builder.store, place, None)
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             self._reject(f"{package.target}: its manifest cannot be read: {error}")
             return
-        climbed = verifier.climb(subject)
+        self.tell(f"verifying {package.target} again")
+        climbed = verifier.climb(replace(subject, claim=Claim.of(cell)))
         claims = package.success.split(", ")
         claimed = [
             one for one in climbed.rungs if success_of([replace(one, passed=True)]) in claims
