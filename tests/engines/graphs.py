@@ -48,9 +48,9 @@ def matmul(width: int = 256) -> Any:
     return model([node], {"w": weight})
 
 
-def outputs(model: Any) -> Any:
-    """What a graph makes of `ROWS`."""
+def outputs(model: Any, rows: Any = ROWS) -> Any:
+    """What a graph makes of rows."""
     session = onnxruntime.InferenceSession(
         model.SerializeToString(), providers=["CPUExecutionProvider"]
     )
-    return session.run(None, {"x": ROWS})[0]
+    return session.run(None, {"x": rows})[0]

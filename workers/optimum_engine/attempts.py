@@ -36,8 +36,6 @@ _DIGITS = 3
 _QUARTERS = {"wide": 1, "wider": 2, "float": 2}
 """Step -> how many quarters of the operators have more than 8 bits."""
 _LOSSY = 0.1
-_LEVELS = {"w8a16": 65535, "w8a8": 255}
-"""The steps of an activation's range."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +217,7 @@ class _Trials:
         ready, sample = self._graph.folder, self._sets[0]
         weights = losses.of_weights(ready, self._folders[plain], sample, temp / "weights")
         results = losses.of_results(
-            ready, self._graph.ranges(plain), sample, temp / "results", _LEVELS[plain.precision]
+            ready, self._graph.ranges(plain), sample, temp / "results", qdq.LEVELS[plain.precision]
         )
         remove_tree(temp)
         return weights, results

@@ -2,14 +2,16 @@
 
 Pools whose window exceeds their input become means. A transpose of more than five dimensions
 between two reshapes becomes several of four dimensions, each of which swaps two neighbouring blocks
-of dimensions. Biases that share their tensor with an operand get a tensor of their own.
+of dimensions. Biases that share their tensor with an operand get a tensor of their own. Additions
+of zeros and multiplications by ones go: the HTP leaves them out, and with them the Relu that the
+quantizer has made part of them.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 _MOST_DIMENSIONS = 5
@@ -17,19 +19,88 @@ _BIASED = (
     "Gemm", "Conv", "ConvTranspose", "LayerNormalization", "InstanceNormalization",
 )  # fmt: skip
 """Operators whose third input is a bias."""
+_NEUTRAL = {"Add": 0, "Sub": 0, "Mul": 1, "Div": 1}
+"""Operator -> the operand that changes nothing."""
+_SYMMETRIC = ("Add", "Mul")
 
 
 def rewrite(model: Any) -> int:
     """Rewrite a graph whose tensors have known shapes; returns how many operators changed."""
-    shapes = {
-        value.name: [dim.dim_value for dim in value.type.tensor_type.shape.dim]
-        for value in (*model.graph.input, *model.graph.value_info)
-    }
+    shapes = _shapes(model)
     pools = [node for node in model.graph.node if _too_large(node, shapes)]
     for node in pools:
         node.op_type = "GlobalAveragePool"
         del node.attribute[:]
-    return len(pools) + _set_biases_apart(model, shapes) + _lower(model, shapes)
+    dropped = _drop_neutral(model, shapes)
+    return len(pools) + dropped + _set_biases_apart(model, shapes) + _lower(model, shapes)
+
+
+def biases_of_several(model: Any) -> set[str]:
+    """The biases of layer normalizations that see more than one batch.
+
+    The HTP normalizes several batches rightly only if the bias has the type of activations.
+    """
+    shapes = _shapes(model)
+    weights = {tensor.name for tensor in model.graph.initializer}
+    return {
+        node.input[2]
+        for node in model.graph.node
+        if _several(node, shapes) and len(node.input) > 2 and node.input[2] in weights
+    }
+
+
+def _shapes(model: Any) -> dict[str, list[int]]:
+    return {
+        value.name: [dim.dim_value for dim in value.type.tensor_type.shape.dim]
+        for value in (*model.graph.input, *model.graph.value_info)
+    }
+
+
+def _drop_neutral(model: Any, shapes: Mapping[str, list[int]]) -> int:
+    """Drop the operators that return an operand as it is."""
+    weights = {tensor.name: tensor for tensor in model.graph.initializer}
+    results = {value.name for value in model.graph.output}
+    dropped = 0
+    for node in list(model.graph.node):
+        kept = None if node.output[0] in results else _unchanged(node, weights, shapes)
+        if kept is None:
+            continue
+        for user in model.graph.node:
+            for place, name in enumerate(user.input):
+                if name == node.output[0]:
+                    user.input[place] = kept
+        model.graph.node.remove(node)
+        dropped += 1
+    return dropped
+
+
+def _unchanged(
+    node: Any, weights: Mapping[str, Any], shapes: Mapping[str, list[int]]
+) -> str | None:
+    """The operand that an operator returns as it is."""
+    neutral = _NEUTRAL.get(node.op_type)
+    if neutral is None:
+        return None
+    pairs = [tuple(node.input)]
+    if node.op_type in _SYMMETRIC:
+        pairs.append(tuple(reversed(node.input)))
+    for kept, other in pairs:
+        if other in weights and _fills(weights[other], neutral, shapes.get(kept, [])):
+            return str(kept)
+    return None
+
+
+def _fills(operand: Any, value: int, dims: Sequence[int]) -> bool:
+    """Whether an operand holds nothing but a value, and does not enlarge these dimensions."""
+    from onnx import external_data_helper, numpy_helper
+
+    own = list(operand.dims)
+    fits = len(own) <= len(dims) and all(
+        one in (1, other) for one, other in zip(reversed(own), reversed(dims), strict=False)
+    )
+    if not fits or external_data_helper.uses_external_data(operand):
+        return False
+    return bool((numpy_helper.to_array(operand) == value).all())
 
 
 def _set_biases_apart(model: Any, shapes: dict[str, list[int]]) -> int:

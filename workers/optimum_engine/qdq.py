@@ -9,6 +9,7 @@ other weights are uint8 with one scale.
 from __future__ import annotations
 
 import logging
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,12 +17,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from workers.optimum_engine import weight_only
+from workers.optimum_engine import device_limits, weight_only
 from workers.optimum_engine.patched import patched
 from workers.sources import model_file, onnx_graph, weight_file
 from workers.sources.errors import quantize_error
 
 PER_CHANNEL = ("Gemm", "Conv", "ConvTranspose")
+LEVELS = {"w8a16": 65535, "w8a8": 255}
+"""The steps of an activation's range."""
 _NOT_QUANTIZED = ("Cast", "QuantizeLinear", "DequantizeLinear")
 
 
@@ -72,6 +75,7 @@ def quantize(ready: Path, found: Mapping[str, tuple[float, float]], settings: Se
         for name, (low, high) in found.items()
     }
     model = model_file.load_graph(ready)
+    _raise_epsilons(model, found, LEVELS[settings.precision])
     # Without this mark the quantizer infers the types again, of a copy of the model.
     quant_utils.add_infer_metadata(model)
     types = sorted(
@@ -83,7 +87,7 @@ def quantize(ready: Path, found: Mapping[str, tuple[float, float]], settings: Se
         _NoReader(),
         activation_type=activation,
         weight_type=QuantType.QUInt8,
-        init_overrides=_overrides(model, types, settings) or None,
+        init_overrides=_overrides(model, types, settings, activation) or None,
         activation_symmetric=settings.symmetric,
         add_qtype_converts=bool(settings.wide) and settings.precision == "w8a8",
         op_types_to_quantize=types,
@@ -109,11 +113,34 @@ def quantize(ready: Path, found: Mapping[str, tuple[float, float]], settings: Se
     return quantizer.model.model
 
 
+def _raise_epsilons(model: Any, found: Mapping[str, tuple[float, float]], levels: int) -> None:
+    """Let what a norm adds before its root be at least one step of the sum's range.
+
+    Less would round to nothing, and a row of zeros would be divided by zero.
+    """
+    import numpy as np
+    from onnx import numpy_helper
+
+    weights = {tensor.name: tensor for tensor in model.graph.initializer}
+    sums = {node.output[0]: node for node in model.graph.node if node.op_type == "Add"}
+    for root in [node for node in model.graph.node if node.op_type == "Sqrt"]:
+        node = sums.get(root.input[0])
+        epsilon = weights.get(node.input[1]) if node is not None else None
+        if node is None or epsilon is None or math.prod(epsilon.dims) != 1:
+            continue
+        step = max(found.get(node.output[0], (0.0, 0.0))[1], 0.0) / levels
+        value = numpy_helper.to_array(epsilon)
+        if 0 < value.item() < step:
+            node.input[1] = f"{node.input[1]}/{node.name}"
+            raised = np.full_like(value, step)
+            model.graph.initializer.append(numpy_helper.from_array(raised, node.input[1]))
+
+
 def _overrides(
-    model: Any, types: Sequence[str], settings: Settings
+    model: Any, types: Sequence[str], settings: Settings, activation: Any
 ) -> dict[str, list[dict[str, Any]]]:
     """What differs from the configuration: weights with a scale per output channel or with 16
-    bits, and in w8a8 results of 16 bits."""
+    bits, biases with the type of activations, and in w8a8 results of 16 bits."""
     from onnxruntime.quantization import QuantType
 
     weights = {tensor.name: tensor for tensor in model.graph.initializer}
@@ -133,7 +160,8 @@ def _overrides(
         if kind is not None:
             override = {"quant_type": kind[0], "symmetric": True}
             made[name] = [override if kind[1] is None else {**override, "axis": kind[1]}]
-    return made
+    wanted = {"quant_type": activation}
+    return {name: [wanted] for name in device_limits.biases_of_several(model)} | made
 
 
 def _kind(node: Any, weight: Any, settings: Settings, types: Any) -> tuple[Any, int | None] | None:

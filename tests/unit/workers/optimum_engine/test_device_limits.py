@@ -125,3 +125,66 @@ def test_layer_normalization_of_several_batches_keeps_its_bias(batch: int, count
         helper.make_tensor_value_info("whole", onnx.TensorProto.FLOAT, [batch, 1, 8])
     )
     assert device_limits.rewrite(model) == count
+
+
+@pytest.mark.parametrize(
+    ("operator", "names", "value", "goes"),
+    [
+        ("Add", ["a", "operand"], 0, True),
+        ("Add", ["operand", "a"], 0, True),
+        ("Mul", ["operand", "a"], 1, True),
+        ("Sub", ["a", "operand"], 0, True),
+        ("Div", ["a", "operand"], 1, True),
+        ("Sub", ["operand", "a"], 0, False),
+        ("Div", ["operand", "a"], 1, False),
+        ("Add", ["a", "operand"], 1, False),
+        ("Mul", ["a", "operand"], 0, False),
+    ],
+)
+def test_operators_that_change_nothing_go(
+    operator: str, names: list[str], value: int, goes: bool
+) -> None:
+    nodes = [
+        helper.make_node("Neg", ["x"], ["a"], name="first"),
+        helper.make_node(operator, names, ["b"], name="neutral"),
+        helper.make_node("Relu", ["b"], ["y"], name="last"),
+    ]
+    made = graphs.model(nodes, {"operand": np.full(8, value, np.float32)}, out=["batch", 8])
+    made.graph.value_info.append(helper.make_tensor_value_info("a", onnx.TensorProto.FLOAT, [2, 8]))
+    expected = graphs.outputs(made)
+    assert device_limits.rewrite(made) == goes
+    assert [node.op_type for node in made.graph.node] == (
+        ["Neg", "Relu"] if goes else ["Neg", operator, "Relu"]
+    )
+    assert (graphs.outputs(made) == expected).all()
+
+
+def test_an_operand_that_enlarges_the_result_stays() -> None:
+    nodes = [
+        helper.make_node("ReduceSum", ["x", "axis"], ["sum"], name="sum"),
+        helper.make_node("Mul", ["sum", "ones"], ["wide"], name="spread"),
+        helper.make_node("Add", ["wide", "zeros"], ["y"], name="result"),
+    ]
+    weights = {
+        "axis": np.array([1]), "ones": np.ones((1, 8), np.float32), "zeros": np.zeros(8, np.float32)
+    }  # fmt: skip
+    made = graphs.model(nodes, weights, out=["batch", 8])
+    made.graph.value_info.extend(
+        helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [2, width])
+        for name, width in (("sum", 1), ("wide", 8))
+    )
+    assert device_limits.rewrite(made) == 0  # the last one names a result of the graph
+
+
+def test_biases_of_several_batches_are_found() -> None:
+    weights = {name: np.ones(8, np.float32) for name in ("scale", "bias", "other")}
+    nodes = [
+        helper.make_node("LayerNormalization", ["several", "scale", "bias"], ["n"], name="a"),
+        helper.make_node("LayerNormalization", ["single", "scale", "other"], ["y"], name="b"),
+    ]
+    made = graphs.model(nodes, weights)
+    made.graph.value_info.extend(
+        helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [batch, 4, 8])
+        for name, batch in (("several", 4), ("single", 1))
+    )
+    assert device_limits.biases_of_several(made) == {"bias"}

@@ -6,10 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from onnx import TensorProto, helper
 
+from tests.engines import graphs
 from workers import generation
 from workers.composition import compose
-from workers.optimum_engine.loop_inputs import shaped
+from workers.optimum_engine.loop_inputs import of_step, shaped
+from workers.sources import model_file
 
 CACHE = "past_key_values.0.key"
 ALONE: Any = {
@@ -58,6 +61,52 @@ def test_an_encoders_padding_is_known_to_its_decoder(tmp_path: Path) -> None:
         assert one["input_ids"].tolist() == [[7]]  # every text begins with it
         mask = found["encoder"][number]["attention_mask"]
         assert one["encoder_attention_mask"].tolist() == mask.tolist()
+
+
+def decoder(folder: Path) -> Any:
+    """The graphs of a decoder whose cache is its embeddings, and their record."""
+    ids = helper.make_tensor_value_info("input_ids", TensorProto.INT64, [1, "length"])
+    table = np.random.default_rng(1).standard_normal((8, 2)).astype(np.float32)
+    weights = [graphs.initializer("table", table), graphs.initializer("axis", np.array([1]))]
+    weights.append(graphs.initializer("w", np.ascontiguousarray(table.T)))
+    nodes = [
+        helper.make_node("Gather", ["table", "input_ids"], ["embedded"]),
+        helper.make_node("MatMul", ["embedded", "w"], ["logits"]),
+        helper.make_node("Unsqueeze", ["embedded", "axis"], ["present.0.key"]),
+    ]
+    past = helper.make_tensor_value_info(CACHE, TensorProto.FLOAT, [1, 1, "past", 2])
+    grown = [
+        *nodes[:2],
+        helper.make_node("Unsqueeze", ["embedded", "axis"], ["new"]),
+        helper.make_node("Concat", [CACHE, "new"], ["present.0.key"], axis=2),
+    ]
+    mask = helper.make_tensor_value_info("attention_mask", TensorProto.INT64, [1, "total"])
+    results = [
+        helper.make_tensor_value_info("logits", TensorProto.FLOAT, [1, "length", 8]),
+        helper.make_tensor_value_info("present.0.key", TensorProto.FLOAT, [1, 1, "all", 2]),
+    ]
+    ports: Any = {}
+    for name, steps, given in (
+        ("prefill", nodes, [ids, mask]),
+        ("decode", grown, [ids, mask, past]),
+    ):
+        graph = helper.make_graph(steps, name, given, results, weights)
+        made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+        model_file.save(made, folder / name)
+        ports[name] = [one.name for one in given], [one.name for one in results]
+    return compose(ports, "model.onnx", (), ("prefill", "decode"))
+
+
+def test_the_last_samples_are_those_of_the_generation_that_is_verified(tmp_path: Path) -> None:
+    record = decoder(tmp_path)
+    np.savez(tmp_path / generation.FILE, prompt=np.asarray([3, 4]))
+    found = {"prefill": [words(), words()]}
+    for one in found["prefill"]:
+        one["input_ids"] = one["input_ids"] % 8
+    made = of_step(record, found, tmp_path, past=24)
+    counts = [int(one["attention_mask"].sum()) for one in made]
+    assert counts == [7, 8, 9, 10, 3, 8, 13, 18]  # with the token of the step
+    assert all(one[CACHE].shape == (1, 1, 24, 2) for one in made)
 
 
 def test_a_users_own_values_stay(tmp_path: Path) -> None:

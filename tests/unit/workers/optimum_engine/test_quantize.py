@@ -65,18 +65,63 @@ def test_the_quantizer_reads_weights_beside_the_graph(
     made = {}
     for place, threshold in (("inside", 1 << 30), ("beside", 2000)):
         monkeypatch.setattr(model_file, "EXTERNAL_THRESHOLD", threshold)
-        folder = _empty(tmp_path / place)
-        model_file.save(graphs.matmul(), folder / "model")
-        _empty(folder / "inputs")
-        np.savez(folder / "inputs" / samples.FILE, x=ROWS[None])
-        inputs = {"inputs": folder / "inputs"}
-        job = StageJob("quantize", {}, Request({}, {}, {}), inputs, folder / "job")
-        found, where, told = attempts.convert(job, folder / "model", folder, "w8a16", ())
-        onnx_graph.sort(found.graph)
-        model_file.save(found, folder / "out", where)
-        made[place] = model_file.load(folder / "out" / "model.onnx")
-        assert told["dequantize_nodes"] >= 3
+        made[place] = quantized(_empty(tmp_path / place), graphs.matmul(), ROWS, "w8a16")
+        assert sum(node.op_type == "DequantizeLinear" for node in made[place].graph.node) >= 3
     assert contents(made["inside"]) == contents(made["beside"])
+
+
+def quantized(folder: Path, model: Any, rows: Any, precision: str) -> Any:
+    """A graph as it is quantized with one sample."""
+    model_file.save(model, folder / "model")
+    _empty(folder / "inputs")
+    np.savez(folder / "inputs" / samples.FILE, x=rows[None])
+    job = StageJob(
+        "quantize", {}, Request({}, {}, {}), {"inputs": folder / "inputs"}, folder / "job"
+    )
+    found, where, _told = attempts.convert(job, folder / "model", folder, precision, ())
+    onnx_graph.sort(found.graph)
+    model_file.save(found, folder / "out", where)
+    return model_file.load(folder / "out" / "model.onnx")
+
+
+@pytest.mark.parametrize(("batch", "kind"), [(1, "INT32"), (2, "UINT16")])
+def test_norms_of_several_batches_have_a_bias_like_an_activation(
+    tmp_path: Path, batch: int, kind: str
+) -> None:
+    weights = {
+        "axis": np.array([1]), "scale": np.ones(8, np.float32), "bias": np.ones(8, np.float32)
+    }  # fmt: skip
+    nodes = [
+        helper.make_node("Unsqueeze", ["x", "axis"], ["whole"], name="whole"),
+        helper.make_node("LayerNormalization", ["whole", "scale", "bias"], ["y"], name="norm"),
+    ]
+    model = graphs.model(nodes, weights, out=[batch, 1, 8])
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = batch
+    made = quantized(tmp_path, model, ROWS[:batch], "w8a16")
+    types = {
+        tensor.name: onnx.TensorProto.DataType.Name(tensor.data_type)
+        for tensor in made.graph.initializer
+    }
+    assert types["bias_quantized"] == kind
+
+
+@pytest.mark.parametrize("precision", ["w8a16", "w8a8"])
+def test_a_row_of_zeros_is_normalized_to_zeros(tmp_path: Path, precision: str) -> None:
+    """The epsilon is smaller than a step of the sum that it is added to."""
+    nodes = [
+        helper.make_node("Mul", ["x", "x"], ["squares"], name="square"),
+        helper.make_node("ReduceMean", ["squares"], ["mean"], name="mean", axes=[1]),
+        helper.make_node("Add", ["mean", "epsilon"], ["sum"], name="add"),
+        helper.make_node("Sqrt", ["sum"], ["root"], name="root"),
+        helper.make_node("Div", ["x", "root"], ["scaled"], name="scale"),
+        helper.make_node("MatMul", ["scaled", "w"], ["y"], name="product"),
+    ]
+    weights = {"epsilon": np.float32(1e-6), "w": np.eye(8, dtype=np.float32)}
+    rows = ROWS * np.array([[1], [0]], np.float32)
+    found = outputs(quantized(tmp_path, graphs.model(nodes, weights), rows, precision), rows)
+    assert not found[1].any()
+    wanted = rows[0] / np.sqrt((rows[0] ** 2).mean())
+    assert np.abs(found[0] - wanted).max() < 0.05
 
 
 def contents(model: Any) -> list[Any]:
