@@ -64,10 +64,6 @@ class Abilities:
         """Whether it builds for an execution provider."""
         return not self.providers or provider in self.providers
 
-    def task_for(self, architecture: str, task: str) -> str | None:
-        """The task that a model is exported for; None if the exporter knows no such model."""
-        return next(iter(self.tasks_for(architecture, task)), None)
-
     def tasks_for(self, architecture: str, task: str) -> list[str]:
         """The tasks that the exporter knows of a model and that would do, the best first."""
         tasks = self.architectures.get(architecture, ())
@@ -118,7 +114,7 @@ class Abilities:
         if tasks is None:
             text = f"the engine {self.engine} cannot build the architecture {quote(architecture)}"
             return text, hint(architecture, self.architectures)
-        if self.task_for(architecture, task) is None:
+        if not self.tasks_for(architecture, task):
             wanted = self.synonyms.get(task, task)
             return f"{architecture} cannot be exported for {quote(wanted)}", hint(wanted, tasks)
         return None

@@ -36,10 +36,7 @@ def _choice(values: tuple[str, ...]) -> Callable[[Entry, str], Any]:
 
 def _some(values: tuple[str, ...]) -> Callable[[Entry, str], Any]:
     def read(entry: Entry, key: str) -> Any:
-        given = entry.texts(key)
-        for name in given or ():
-            if name not in values:
-                entry.bad(f"unknown value {quote(name)} in {key}", hint(name, values))
+        given = entry.several(key, values)
         return None if given is None else sorted(set(given))
 
     return read
@@ -66,11 +63,11 @@ _SAMPLES = Option(
     "calibration samples; default 8, of winml what it sets for the model",
 )
 _PER_CHANNEL = Option(
-    lambda entry, key: entry.flag(key),
+    Entry.flag,
     "a scale for each channel of a weight; default true, of winml what it sets for the model",
 )
 _SYMMETRIC = Option(
-    lambda entry, key: entry.flag(key),
+    Entry.flag,
     "ranges symmetric around 0: of activations, of 4-bit weights, with winml of all weights; "
     "default false",
 )
@@ -80,7 +77,7 @@ _BLOCK_SIZE = Option(
 )
 _FLOAT_OPS = Option(_operators, "operators that stay in floating point")
 _REQUANTIZE = Option(
-    lambda entry, key: entry.flag(key),
+    Entry.flag,
     "whether a graph that misses parity is quantized again in other ways; default true",
 )
 _CALIBRATION = Option(
@@ -111,7 +108,7 @@ WINML: Mapping[str, Option] = {
     "flags": Option(_some(FLAGS), "winml: switches of its optimizer that are on"),
     "without_flags": Option(_some(FLAGS), "winml: switches of its optimizer that are off"),
     "analyzer": Option(
-        lambda entry, key: entry.flag(key),
+        Entry.flag,
         "winml: whether its analyzer looks for further switches; default true",
     ),
     "calibration": _CALIBRATION,

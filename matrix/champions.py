@@ -246,21 +246,7 @@ def _proof(champion: Entry) -> Proof:
     if table is None and "proof" not in champion.data:
         champion.bad("proof is missing")
     entry = Entry(table or {}, f"{champion.where}: proof", champion.problems if table else [])
-    names = ("tuning", "trial", "comparison", "artifact", "baseline")
-    texts: Any = {name: entry.needed(name) for name in names}
-    numbers: Any = {name: entry.number(name) or 0.0 for name in ("gain", "low", "high")}
-    for name in numbers:
-        if name not in entry.data:
-            entry.bad(f"{name} is missing")
-    made = Proof(
-        **texts,
-        **numbers,
-        emulated=entry.flag("emulated") or False,
-        at=entry.text("at") or "",
-        tools=entry.words("tools"),
-        runtime=entry.words("runtime"),
-        machine=entry.words("machine"),
-    )
+    made = entry.record(Proof)
     entry.close()
     if not made.low <= made.gain <= made.high:
         entry.bad(f"gain {made.gain:g} is not between {made.low:g} and {made.high:g}")

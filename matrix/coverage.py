@@ -133,27 +133,16 @@ def _of_files(model: Model, architecture: str, abilities: Abilities) -> Coverage
         return Coverage(Verdict.IMPOSSIBLE, architecture, task, *fault)
     if not known or model.source.kind is SourceKind.RANDOM:
         why = f"the engine {engine} builds models of {libraries}"
-        return Coverage(
-            Verdict.IMPOSSIBLE,
-            architecture,
-            task,
-            why,
-            "choose another --engine, or give a file that it reads",
-        )
-    if file and abilities.takes(file):
+    elif not file:
+        why = f"only its files tell whether it has one that the engine {engine} reads ({suffixes})"
+        hint = 'name it in the catalog, e.g. file = "model.skops"'
+        return Coverage(Verdict.UNKNOWN, architecture, task, why, hint)
+    elif abilities.takes(file):
         return Coverage(Verdict.BUILDS, architecture, task, f"the engine {engine} reads {file}")
-    if file:
+    else:
         why = f"the engine {engine} reads {suffixes}, not {file}"
-        return Coverage(
-            Verdict.IMPOSSIBLE,
-            architecture,
-            task,
-            why,
-            "choose another --engine, or give a file that it reads",
-        )
-    why = f"only its files tell whether it has one that the engine {engine} reads ({suffixes})"
-    hint = 'name it in the catalog, e.g. file = "model.skops"'
-    return Coverage(Verdict.UNKNOWN, architecture, task, why, hint)
+    hint = "choose another --engine, or give a file that it reads"
+    return Coverage(Verdict.IMPOSSIBLE, architecture, task, why, hint)
 
 
 def _of_transformers(
@@ -163,7 +152,7 @@ def _of_transformers(
     if not known:
         return _not_exported(task, architecture, abilities)
     graph = next((name for name in known if builds(architecture, name, abilities)), known[0])
-    if fault := _fault(architecture, graph):
+    if fault := _why("fault", architecture, graph):
         nearest = nearest_to(architecture, graph, abilities)
         return Coverage(Verdict.EXPORTER, architecture, graph, fault, nearest=nearest)
     if missing := _package(architecture, graph, config):
@@ -171,7 +160,7 @@ def _of_transformers(
             Verdict.PACKAGE, architecture, graph, f"{missing['package']}: {missing['why']}",
             f"pip install modelmill[{missing['extra']}]", extra=missing["extra"],
         )  # fmt: skip
-    if why := _unproven(architecture, graph):
+    if why := _why("unproven", architecture, graph):
         return Coverage(Verdict.UNKNOWN, architecture, graph, f"not in the zoo: {why}")
     if graph == task:
         return Coverage(Verdict.BUILDS, architecture, graph)
@@ -226,13 +215,6 @@ def _code(model: Model, config: Json | None, architecture: str) -> Coverage | No
     return Coverage(Verdict.CODE, architecture, model.task, why, hint)
 
 
-def _fault(architecture: str, task: str) -> str:
-    for row in rules()["fault"]:
-        if row["architecture"] == architecture and task in row["tasks"]:
-            return str(row["why"])
-    return ""
-
-
 def _lacking(architecture: str, tasks: Iterable[str]) -> str:
     """Why a model that Transformers has is not exported, where that is known."""
     for row in rules()["lacking"]:
@@ -242,30 +224,32 @@ def _lacking(architecture: str, tasks: Iterable[str]) -> str:
     return ""
 
 
-def _unproven(architecture: str, task: str) -> str:
-    for row in rules()["unproven"]:
-        if architecture in row.get("architectures", [architecture]) and (
-            task in row.get("tasks", [task])
-        ):
-            return str(row["why"])
-    return ""
+def _why(table: str, architecture: str, task: str) -> str:
+    """What a table of rules.toml says of a pair; empty: nothing."""
+    return next((str(row["why"]) for row in _rows(table, architecture, task)), "")
 
 
 def _package(architecture: str, task: str, config: Json | None) -> Json | None:
-    for row in rules()["package"]:
-        if architecture not in row["architectures"] or task not in row.get("tasks", [task]):
-            continue
-        if config is not None and row.get("unless") and config.get(row["unless"]) is False:
-            continue
-        found: Json = row
-        return found
+    for row in _rows("package", architecture, task):
+        if config is None or config.get(row.get("unless", "")) is not False:
+            return row
     return None
+
+
+def _rows(table: str, architecture: str, task: str) -> Iterator[Json]:
+    """The rows of a table that are about a pair; one that names no tasks is about all."""
+    for row in rules()[table]:
+        if architecture in row.get("architectures", [architecture]) and (
+            task in row.get("tasks", [task])
+        ):
+            yield row
 
 
 def builds(architecture: str, task: str, abilities: Abilities) -> bool:
     """Whether a pair of the exporter's table is said to build."""
     listed = task in abilities.architectures.get(architecture, ())
-    return listed and not _fault(architecture, task) and not _unproven(architecture, task)
+    withdrawn = any(_why(table, architecture, task) for table in ("fault", "unproven"))
+    return listed and not withdrawn
 
 
 def nearest_to(architecture: str, task: str, abilities: Abilities) -> str:

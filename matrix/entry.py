@@ -9,12 +9,12 @@ from typing import Any
 from matrix.abilities import READY
 from matrix.build_options import read_build
 from matrix.cellid import model_fault, task_fault
-from matrix.errors import UsageError
+from matrix.errors import looked_up
 from matrix.model import PRIORITIES, Model, Overrides, Source, SourceKind
-from matrix.nearest import hint, quote
-from matrix.policy import NAMES, canonical
+from matrix.nearest import quote
+from matrix.policy import precision_named
 from matrix.reader import Entry
-from matrix.targets import OPSETS, Targets, label_glob
+from matrix.targets import OPSETS, Targets
 from matrix.verification import read_rules
 
 SOURCE_KEYS = ("hub", "folder", "random", "onnx", "file")
@@ -188,16 +188,10 @@ def read_precision(entry: Entry) -> tuple[str, ...] | None:
     names = entry.texts("precision")
     if names is None:
         return None
-    found: dict[str, None] = {}
-    for name in names:
-        precision = canonical(name)
-        if precision is None:
-            entry.bad(f"unknown precision {quote(name)}", hint(name, NAMES))
-        else:
-            found[precision] = None
     if not names:
         entry.bad("precision is an empty list")
-    return tuple(found) or None
+    found = looked_up(entry.where, names, precision_named, entry.problems)
+    return tuple(dict.fromkeys(found)) or None
 
 
 def _shapes(entry: Entry) -> dict[str, int] | None:
@@ -222,14 +216,10 @@ def _per_target(entry: Entry, targets: Targets, folder: Path) -> dict[str, Overr
             inner.bad(f"must be a table, not {quote(table)}")
         overrides = _overrides(inner, folder)
         inner.close()
-        try:
-            rows = targets.match(pattern)
-        except UsageError as err:
-            inner.bad(err.message, err.hint)
-            continue
         # Aliases and case are settled here, so that the plan only ever compares labels. A target
         # named twice keeps its first table, as with globs: a model's own comes before a default.
-        found.setdefault(rows[0].label if len(rows) == 1 else label_glob(pattern), overrides)
+        for label in looked_up(where, [pattern], targets.label_or_glob, inner.problems):
+            found.setdefault(label, overrides)
     return found
 
 

@@ -7,9 +7,12 @@ bug and shows its traceback. Each room has a page of errors like this one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 class Exit(IntEnum):
@@ -74,6 +77,13 @@ MOST_PROBLEMS = 50
 """How many problems are printed at most."""
 
 
+def in_lines(title: str, problems: Sequence[object]) -> str:
+    """A title with the first problems below it."""
+    more = len(problems) - MOST_PROBLEMS
+    left = [f"... and {more} more"] if more > 0 else []
+    return "\n  ".join([title, *map(str, problems[:MOST_PROBLEMS]), *left])
+
+
 class PlanError(MillError):
     """All problems of a catalog, its selection and its names together, or of files like those."""
 
@@ -83,7 +93,17 @@ class PlanError(MillError):
         self.problems = tuple(problems)
         count = len(self.problems)
         head = f"{count} problem{'s' if count != 1 else ''} in {within}:"
-        lines = [head, *map(str, self.problems[:MOST_PROBLEMS])]
-        if count > MOST_PROBLEMS:
-            lines.append(f"... and {count - MOST_PROBLEMS} more")
-        super().__init__("\n  ".join(lines))
+        super().__init__(in_lines(head, self.problems))
+
+
+def looked_up(
+    where: str, names: Iterable[str], lookup: Callable[[str], T], problems: list[Problem]
+) -> list[T]:
+    """What is found under these names; a name that the lookup refuses is a problem."""
+    found = []
+    for name in names:
+        try:
+            found.append(lookup(name))
+        except UsageError as err:
+            problems.append(Problem(where, err.message, err.hint))
+    return found

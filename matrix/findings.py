@@ -24,25 +24,21 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
 from matrix.errors import PlanError, Problem
 from matrix.globs import matches
 from matrix.hypotheses import AXES
 from matrix.nearest import hint, quote
-from matrix.reader import Entry, read_rows, tables
+from matrix.reader import Entry, read_rows
 
 DATA = Path(__file__).parent / "data" / "findings"
 
-KINDS = ("tuning", "family", "method")
-STATUSES = ("draft", "confirmed", "refuted", "retired")
-CONFIDENCE = ("low", "medium", "high")
-ACTIONS = ("first", "last", "skip", "note")
-EFFECTS = ("change", "none")
+Kind = Literal["tuning", "family", "method"]
+Status = Literal["draft", "confirmed", "refuted", "retired"]
 EFFORTS = ("entry", "first entry", "exporter for a task", "exporter", "more than an exporter")
 GOALS = ("L0", "L1", "L2", "L3")
 """Of an onboarding: what a model of the family took, and how far it came."""
-PROTOCOLS = ("interleaved", "sequential", "single", "none")
 
 LEAST_EFFECT = 5.0
 """Percent of the latency; a smaller effect is no evidence."""
@@ -62,7 +58,7 @@ class Evidence:
     architecture: str
     target: str = ""
     device: str = ""
-    protocol: str = "none"
+    protocol: Literal["interleaved", "sequential", "single", "none"] = "none"
     gain: float | None = None
     low: float | None = None
     high: float | None = None
@@ -131,17 +127,17 @@ class Finding:
     """One claim and everything known about it."""
 
     id: str
-    kind: str
+    kind: Kind
     title: str
     observation: str
-    status: str
-    confidence: str
+    status: Status
+    confidence: Literal["low", "medium", "high"]
     falsified_by: str
     mechanism: str = ""
     mechanism_confirmed: bool = False
-    effect: str = "change"
+    effect: Literal["change", "none"] = "change"
     """What it claims of its settings: that they change the latency, or that they change nothing."""
-    action: str = "note"
+    action: Literal["first", "last", "skip", "note"] = "note"
     settings: tuple[str, ...] = ()
     """Which hypotheses the action is about: globs over `AXIS=VALUE`."""
     scope: Reach = field(default_factory=Reach)
@@ -233,24 +229,13 @@ def shipped() -> list[Path]:
 
 
 def _finding(entry: Entry, file: str) -> Finding:
-    made = Finding(
-        id=entry.needed("id"),
-        kind=entry.choice("kind", KINDS, required=True) or "",
-        title=entry.needed("title"),
-        observation=entry.needed("observation"),
-        status=entry.choice("status", STATUSES, required=True) or "",
-        confidence=entry.choice("confidence", CONFIDENCE, required=True) or "",
-        falsified_by=entry.needed("falsified_by"),
-        mechanism=entry.text("mechanism") or "",
-        mechanism_confirmed=entry.flag("mechanism_confirmed") or False,
-        effect=entry.choice("effect", EFFECTS) or "change",
-        action=entry.choice("action", ACTIONS) or "note",
+    made = entry.record(
+        Finding,
         settings=entry.globs("settings") or (),
         effort=entry.choice("effort", EFFORTS) or "",
         goal=entry.choice("goal", GOALS) or "",
-        updated=entry.text("updated") or "",
         scope=_reach(entry.inner("scope")),
-        evidence=_evidence(entry),
+        evidence=tuple(map(read_evidence, entry.rows("evidence"))),
         file=file,
     )
     if made.action != "note" and not made.settings:
@@ -278,35 +263,9 @@ def _reach(entry: Entry) -> Reach:
     return made
 
 
-def _evidence(entry: Entry) -> tuple[Evidence, ...]:
-    entry.known.append("evidence")
-    rows = tables(entry.data.get("evidence", []), f"{entry.where}: evidence", entry.problems)
-    return tuple(
-        read_evidence(Entry(table, f"{entry.where}: evidence {number}", entry.problems))
-        for number, table in rows
-    )
-
-
 def read_evidence(entry: Entry) -> Evidence:
     """One observation; its faults are recorded with the entry."""
-    supports = entry.flag("supports")
-    if supports is None and "supports" not in entry.data:
-        entry.bad("supports is missing", "true or false")
-    numbers: Any = {name: entry.number(name) for name in ("gain", "low", "high")}
-    texts: Any = {
-        name: entry.text(name) or "" for name in ("target", "device", "digest", "source", "at")
-    }
-    made = Evidence(
-        supports=bool(supports),
-        model=entry.needed("model"),
-        architecture=entry.needed("architecture"),
-        protocol=entry.choice("protocol", PROTOCOLS) or "none",
-        floor=entry.number("floor") or 0.0,
-        emulated=entry.flag("emulated") or False,
-        predicted=entry.flag("predicted") or False,
-        **numbers,
-        **texts,
-    )
+    made = entry.record(Evidence)
     if made.low is not None and made.high is not None and made.low > made.high:
         entry.bad(f"low {made.low:g} is above high {made.high:g}")
     entry.close()

@@ -13,14 +13,13 @@ from dataclasses import dataclass, replace
 from matrix.abilities import abilities_of
 from matrix.catalog import Catalog
 from matrix.cells import Crossing, group_models, group_problems, groups_of
-from matrix.errors import NothingSelected, PlanError, Problem
+from matrix.errors import NothingSelected, PlanError, Problem, looked_up
 from matrix.model import EXPORT, Cell, Model, Plan, PlannedModel, Policy, Target
 from matrix.naming import Limits, Namer, index_name, model_room, stamp_problems, template_problems
-from matrix.nearest import hint, quote
-from matrix.policy import NAMES, PRECISIONS, Flags, canonical, least_opset, overrides_of
+from matrix.policy import PRECISIONS, Flags, least_opset, overrides_of, precision_named
 from matrix.profiles import Profiles, load_profiles
 from matrix.registry import skip_reason
-from matrix.selector import Chosen, Filtered, Selection, chosen, filtered, looked_up
+from matrix.selector import Chosen, Filtered, Selection, chosen, filtered
 from matrix.slugs import MODEL_LIMIT, Seniority, names_of, slug
 from matrix.targets import OPSETS, Targets
 
@@ -102,14 +101,7 @@ def make_plan(
 def _crossing(
     catalog: Catalog, profiles: Profiles, options: PlanOptions, problems: list[Problem]
 ) -> Crossing:
-    precisions = []
-    for name in options.precision:
-        precision = canonical(name)
-        if precision is None:
-            text = f"unknown precision {quote(name)}"
-            problems.append(Problem("--precision", text, hint(name, NAMES)))
-        else:
-            precisions.append(precision)
+    precisions = looked_up("--precision", options.precision, precision_named, problems)
     low, high = OPSETS
     if options.opset is not None and not low <= options.opset <= high:
         problems.append(Problem("--opset", f"must be between {low} and {high}"))

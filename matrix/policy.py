@@ -11,8 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from matrix.errors import UsageError
 from matrix.globs import compiled
 from matrix.model import COMMON_OPSET, Model, Overrides, Policy, Target
+from matrix.nearest import hint, quote
 
 PRECISIONS = ("fp32", "fp16", "w8a16", "w8a8", "w8", "w4", "w4a16")
 FOUR_BITS = ("w4", "w4a16")
@@ -34,6 +36,14 @@ def canonical(name: str) -> str | None:
     folded = name.strip().casefold()
     folded = ALIASES.get(folded, folded)
     return folded if folded == AUTO or folded in PRECISIONS else None
+
+
+def precision_named(name: str) -> str:
+    """The canonical name of a precision. Raises `UsageError`."""
+    precision = canonical(name)
+    if precision is None:
+        raise UsageError(f"unknown precision {quote(name)}", hint=hint(name, NAMES))
+    return precision
 
 
 def quantized(precision: str) -> bool:

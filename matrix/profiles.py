@@ -74,18 +74,7 @@ def load_profiles(targets: Targets, extra: Path | None = None) -> Profiles:
 
 
 def _profile(entry: Entry, targets: Targets) -> Profile | None:
-    row = Profile(
-        label=entry.needed("label"),
-        target=entry.needed("target"),
-        runtime=entry.needed("runtime"),
-        options=entry.words("options"),
-        file_options=entry.texts("file_options") or (),
-        backend=entry.choice("backend", BACKENDS) or "api",
-        embed=entry.flag("embed") or False,
-        emulator=entry.flag("emulator") or False,
-        asks_device=entry.flag("asks_device") or False,
-        why=entry.text("why") or "",
-    )
+    row = entry.record(Profile, backend=entry.choice("backend", BACKENDS) or "api")
     entry.close()
     _check(entry, row, targets)
     return row if row.label and row.target and row.runtime else None

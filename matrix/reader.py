@@ -11,13 +11,16 @@ import math
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, Field, fields
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn, TypeVar, get_args, get_origin, get_type_hints
 
 from matrix.errors import PlanError, Problem
 from matrix.globs import glob_fault
 from matrix.nearest import hint, quote, tag
+
+T = TypeVar("T")
 
 MAX_BYTES = 64 << 20
 MAX_DEPTH = 32
@@ -141,6 +144,32 @@ class Entry:
             return None
         return value
 
+    def record(self, kind: type[T], **given: Any) -> T:
+        """A dataclass: what is not `given` is read under the name of its field, by its type.
+
+        A field without a default must be there, with something in it.
+        """
+        hints = get_type_hints(kind)
+        read = {
+            one.name: self._field(one, hints[one.name])
+            for one in fields(kind)  # type: ignore[arg-type]  # a dataclass, which no type says
+            if one.name not in given
+        }
+        return kind(**given, **{name: value for name, value in read.items() if value is not None})
+
+    def _field(self, one: Field[Any], hint: Any) -> Any:
+        """What the table says of a field; None: its default holds."""
+        needed = one.default is MISSING and one.default_factory is MISSING
+        if hint is str:
+            value: Any = self.text(one.name, required=needed, empty=not needed and not one.default)
+        elif get_origin(hint) is Literal:
+            value = self.choice(one.name, get_args(hint), required=needed)
+        else:
+            value = _READERS[hint](self, one.name)
+            if needed and one.name not in self.data:
+                self.bad(f"{one.name} is missing")
+        return _EMPTY.get(hint, "") if needed and value is None else value
+
     def needed(self, key: str) -> str:
         """A string that must be there, with something in it; empty and a problem if it is not."""
         return self.text(key, required=True, empty=False) or ""
@@ -162,6 +191,16 @@ class Entry:
             self.bad(f"{key} must be a list of strings, not {quote(value)}")
             return None
         return tuple(value)
+
+    def several(
+        self, key: str, valid: Collection[str], noun: str = "value"
+    ) -> tuple[str, ...] | None:
+        """A list of some of these strings."""
+        values = self.texts(key)
+        for value in values or ():
+            if value not in valid:
+                self.bad(f"unknown {noun} {quote(value)} in {key}", hint(value, valid))
+        return values
 
     def globs(self, key: str) -> tuple[str, ...] | None:
         """A list of globs."""
@@ -218,7 +257,7 @@ class Entry:
         """A table as an entry of its own; an empty one if there is none."""
         return Entry(self.table(key) or {}, f"{self.where}: {key}", self.problems)
 
-    def rows(self, key: str, named: str, lines: Sequence[int] = ()) -> list[Entry]:
+    def rows(self, key: str, named: str = "", lines: Sequence[int] = ()) -> list[Entry]:
         """The tables of a list as entries; messages tell their number and what `named` holds.
 
         `lines`: where they begin in the file; messages tell it if it is known of all of them.
@@ -257,6 +296,18 @@ class Entry:
         """Record every key that was not read as a problem."""
         for key in self.unknown():
             self.bad(f"unknown key {quote(key)}", hint(key, self.known))
+
+
+_READERS: Mapping[Any, Callable[[Entry, str], Any]] = {
+    bool: Entry.flag,
+    float: Entry.number,
+    float | None: Entry.number,
+    tuple[str, ...]: Entry.texts,
+    Mapping[str, str]: Entry.words,
+}
+"""How a field is read that is neither a text nor a choice."""
+_EMPTY: Mapping[Any, Any] = {bool: False, float: 0.0}
+"""Stands for a value that is missing, which is a problem; all others are texts."""
 
 
 def read_rows(

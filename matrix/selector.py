@@ -9,15 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import TypeVar
 
-from matrix.errors import Problem, UsageError
+from matrix.errors import Problem, looked_up
 from matrix.globs import compiled
 from matrix.model import DEFAULT_PRIORITIES, PRIORITIES, Model, Target
 from matrix.nearest import hint, quote
 from matrix.targets import Targets
-
-T = TypeVar("T")
 
 NEAREST_OF = 5000
 """Ids that are compared to find the nearest one: enough for any catalog seen so far."""
@@ -102,7 +99,7 @@ def _model_filters(selection: Selection, problems: list[Problem]) -> list[_Filte
         if value not in PRIORITIES
     ]
     filters = [
-        _Filter(flag, tuple(_good_globs(flag, values, problems)), attrgetter(field))
+        _Filter(flag, tuple(looked_up(flag, values, _usable, problems)), attrgetter(field))
         for flag, values, field in (
             ("--model", selection.models, "id"),
             ("--task", selection.tasks, "task"),
@@ -112,10 +109,6 @@ def _model_filters(selection: Selection, problems: list[Problem]) -> list[_Filte
     ]
     filters.append(_Filter("--priority", priorities, attrgetter("priority")))
     return [item for item in filters if item.values]
-
-
-def _good_globs(flag: str, patterns: Iterable[str], problems: list[Problem]) -> list[str]:
-    return looked_up(flag, patterns, _usable, problems)
 
 
 def _usable(pattern: str) -> str:
@@ -169,19 +162,6 @@ def _targets(selection: Selection, targets: Targets, problems: list[Problem]) ->
     )
 
 
-def looked_up(
-    flag: str, names: Iterable[str], lookup: Callable[[str], T], problems: list[Problem]
-) -> list[T]:
-    """What is found under these names; a name that the lookup refuses is a problem."""
-    found = []
-    for name in names:
-        try:
-            found.append(lookup(name))
-        except UsageError as err:
-            problems.append(Problem(flag, err.message, err.hint))
-    return found
-
-
 @dataclass(frozen=True, slots=True)
 class Chosen:
     """What `only` and `skip` leave."""
@@ -203,13 +183,13 @@ def chosen(
     missed = []
     if selection.only:
         left = set()
-        for pattern in _good_globs("--only", selection.only, problems):
+        for pattern in looked_up("--only", selection.only, _usable, problems):
             hits = _matching(pattern, ids)
             left |= hits
             if not hits:
                 missed.append(_missed_pattern(pattern, all_ids()))
     notices = []
-    for pattern in _good_globs("--skip", selection.skip, problems):
+    for pattern in looked_up("--skip", selection.skip, _usable, problems):
         hits = _matching(pattern, ids)
         left -= hits
         if not hits:

@@ -7,7 +7,6 @@ for instance) would bypass the accuracy check, which opens models without option
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from matrix.nearest import hint, quote
 from matrix.reader import Entry
@@ -26,48 +25,26 @@ def read_session(entry: Entry, providers: Mapping[str, str]) -> dict[str, str]:
     `providers`: what its targets run on, by label. An option must exist on all of them.
     """
     inner = entry.inner("runtime")
+    tables = {label: _options(providers[label]) for label in sorted(providers)}
+    first, *others = tables.values() or (_options(""),)
+    common = [name for name in first if all(name in one for one in others)]
     found: dict[str, str] = {}
-    if level := inner.choice("level", LEVELS):
-        found["level"] = level
-    known = ["level", *_common(providers.values())]
     for name, value in inner.data.items():
-        if name == "level":
-            continue
-        if name not in known:
-            inner.bad(_unknown(name, providers), hint(name, known))
-        elif text := _value(inner, name, value, providers):
+        text = str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
+        if name not in common:
+            without = (label for label, one in tables.items() if name not in one)
+            told = f"{next(without, 'the runtime')} has no option {quote(name)}"
+            inner.bad(told, hint(name, common))
+        elif first[name] and text not in first[name]:
+            inner.bad(f"{name} cannot be {quote(value)}", hint(text, first[name]))
+        elif not first[name] and not (text.isascii() and text.isdigit()):
+            inner.bad(f"{name} must be a whole number, not {quote(value)}")
+        else:
             found[name] = text
-    if "level" in found and (bare := _without_level(providers)):
-        inner.bad(f"{bare} is opened without ONNX Runtime, so it has no level")
     return found
 
 
-def _common(providers: Any) -> list[str]:
-    tables = [SESSION_OPTIONS.get(one, {}) for one in providers]
-    return [name for name in (tables[0] if tables else ()) if all(name in one for one in tables)]
-
-
-def _unknown(name: str, providers: Mapping[str, str]) -> str:
-    without = sorted(
-        label for label, one in providers.items() if name not in SESSION_OPTIONS.get(one, {})
-    )
-    return f"{without[0] if without else 'the runtime'} has no option {quote(name)}"
-
-
-def _value(inner: Entry, name: str, value: object, providers: Mapping[str, str]) -> str:
-    """The value as text; empty and a problem if the option does not take it."""
-    text = str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
-    valid = next(
-        table[name] for one in providers.values() if name in (table := SESSION_OPTIONS[one])
-    )
-    if valid and text not in valid:
-        inner.bad(f"{name} cannot be {quote(value)}", hint(text, valid))
-        return ""
-    if not valid and not (text.isascii() and text.isdigit()):
-        inner.bad(f"{name} must be a whole number, not {quote(value)}")
-        return ""
-    return text
-
-
-def _without_level(providers: Mapping[str, str]) -> str:
-    return next((label for label, one in providers.items() if one in WITHOUT_LEVEL), "")
+def _options(provider: str) -> Mapping[str, tuple[str, ...]]:
+    """The options that a model may be opened with, and their values."""
+    level = {} if provider in WITHOUT_LEVEL else {"level": LEVELS}
+    return {**level, **SESSION_OPTIONS.get(provider, {})}

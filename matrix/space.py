@@ -13,7 +13,7 @@ from typing import Any
 
 from matrix import build_options
 from matrix.build_options import OF_ENGINES, read_build
-from matrix.errors import PlanError, Problem, UsageError
+from matrix.errors import PlanError, Problem, UsageError, looked_up
 from matrix.globs import glob_fault, matches
 from matrix.hypotheses import AXES, Guards, Hypothesis
 from matrix.nearest import hint, quote
@@ -121,15 +121,7 @@ def _targets(entry: Entry, targets: Targets) -> tuple[str, ...]:
     globs = entry.texts("targets") or ()
     if not globs:
         entry.bad("targets is missing", 'for instance targets = ["qnn_npu"], or ["*"]')
-    found = []
-    for pattern in globs:
-        try:
-            rows = targets.match(pattern)
-        except UsageError as error:
-            entry.bad(error.message, error.hint)
-            continue
-        found.append(rows[0].label if len(rows) == 1 else pattern)
-    return tuple(found)
+    return tuple(looked_up(entry.where, globs, targets.label_or_glob, entry.problems))
 
 
 def _compiled(entry: Entry) -> str:
@@ -160,23 +152,15 @@ def _engines(changes: Entry) -> dict[str, dict[str, Any]]:
 def _guards(entry: Entry) -> Guards:
     inner = entry.inner("guards")
     made = Guards(
-        needs=_named(inner, "needs", OPERATORS, "operator"),
-        not_with=_named(inner, "not_with", OPERATORS, "operator"),
-        candidates=_named(inner, "candidates", CANDIDATES, "candidate"),
+        needs=inner.several("needs", OPERATORS, "operator") or (),
+        not_with=inner.several("not_with", OPERATORS, "operator") or (),
+        candidates=inner.several("candidates", CANDIDATES, "candidate") or (),
         share=_shares(inner),
         architectures=inner.globs("architectures") or (),
         not_for=inner.globs("not_for") or (),
     )
     inner.close()
     return made
-
-
-def _named(entry: Entry, key: str, valid: Iterable[str], kind: str) -> tuple[str, ...]:
-    given = entry.texts(key) or ()
-    for name in given:
-        if name not in valid:
-            entry.bad(f"unknown {kind} {quote(name)} in {key}", hint(name, valid))
-    return given
 
 
 def _shares(entry: Entry) -> dict[str, tuple[float, float]]:

@@ -37,9 +37,9 @@ class Ep:
 
     name: str
     provider: str
-    devices: tuple[str, ...]
+    devices: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
-    internal: bool = False
+    internal_quantization: bool = False
     """It quantizes by itself."""
 
     @property
@@ -95,6 +95,11 @@ class Targets:
         if not found:
             raise UsageError(f"no target matches {quote(pattern)}", hint=hint(pattern, self.labels))
         return found
+
+    def label_or_glob(self, pattern: str) -> str:
+        """The label, if a pattern names one target, else a glob over labels."""
+        found = self.match(pattern)
+        return found[0].label if len(found) == 1 else label_glob(pattern)
 
     def ep(self, name: str) -> str:
         """The short name of an EP, from any of its names."""
@@ -153,13 +158,7 @@ def load_targets(extra: Path | None = None) -> Targets:
 
 
 def _ep(entry: Entry) -> Ep | None:
-    found = Ep(
-        name=entry.needed("name"),
-        provider=entry.needed("provider"),
-        devices=entry.texts("devices") or (),
-        aliases=entry.texts("aliases") or (),
-        internal=entry.flag("internal_quantization") or False,
-    )
+    found = entry.record(Ep)
     entry.close()
     if found.name and not LABEL.fullmatch(found.name):
         entry.bad(f"name {quote(found.name)} may hold only a-z, 0-9 and '_'")
@@ -171,28 +170,20 @@ def _ep(entry: Entry) -> Ep | None:
 def _target(entry: Entry, eps: dict[str, Ep]) -> Target | None:
     label = entry.needed("label")
     ep = _known_ep(entry, eps)
-    own = ep is not None and ep.internal
-    row = Target(
+    flag = entry.flag("internal_quantization")
+    row = entry.record(
+        Target,
         label=label,
         ep=ep.name if ep else "",
         device=entry.needed("device"),
         provider=entry.text("provider", empty=False) or (ep.provider if ep else ""),
-        internal_quantization=own
-        if (flag := entry.flag("internal_quantization")) is None
-        else flag,
-        qdq=entry.flag("qdq") is not False,
-        aliases=entry.texts("aliases") or (),
+        internal_quantization=(ep and ep.internal_quantization) or False if flag is None else flag,
         precision=_precision(entry, "precision", AUTO),
         auto=_precision(entry, "auto", "fp32"),
         language=_precision(entry, "language", ""),
         opset=_opsets(entry),
-        static_shapes=entry.flag("static_shapes") or False,
         optimization=entry.choice("optimization", LEVELS) or "basic",
-        quantizer=entry.text("quantizer", empty=False) or "qnn",
         weight_form=entry.choice("weight_form", FORMS) or PLAIN_FORM,
-        blocked_passes=entry.texts("blocked_passes") or (),
-        blocked_ops=entry.texts("blocked_ops") or (),
-        why=entry.text("why") or "",
     )
     entry.close()
     _check_row(entry, row, ep)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
 from flows.cli.arguments import Arguments, Parser, add_verbs
 from flows.cli.console import print_result, tell
@@ -13,7 +14,7 @@ from flows.cli.table import render
 from flows.tune.knowledge import Knowledge, load_knowledge, read_files
 from matrix.codec import to_json
 from matrix.errors import PlanError, UsageError
-from matrix.findings import KINDS, STATUSES, Evidence, Finding
+from matrix.findings import Evidence, Finding, Kind, Status
 from matrix.globs import matches
 
 
@@ -21,8 +22,8 @@ def add(parser: Parser) -> None:
     # fmt: off
     verb = add_verbs(parser, "home", "knowledge")
     add = verb("ls", "list findings, one per line", _ls).add_argument
-    add("--kind", choices=KINDS, help="only findings of this kind")
-    add("--status", choices=STATUSES, help="only findings with this status")
+    add("--kind", choices=get_args(Kind), help="only findings of this kind")
+    add("--status", choices=get_args(Status), help="only findings with this status")
     add("--about", metavar="GLOB", help="only those about a target, model or architecture")
     add = verb("show", "show a finding with its evidence", _show).add_argument
     add("id", metavar="ID", help="the id of the finding")

@@ -145,10 +145,10 @@ def test_a_later_file_replaces_by_id(tmp_path: Path) -> None:
             "htp_performance_mode cannot be 'fast'",
         ),
         (GOOD + OPSET + '[hypothesis.runtime]\nvtcm_mb = "some"\n', "must be a whole number"),
-        (GOOD + OPSET + '[hypothesis.runtime]\nlevel = "most"\n', "unknown level 'most'"),
+        (GOOD + OPSET + '[hypothesis.runtime]\nlevel = "most"\n', "level cannot be 'most' (v"),
         (
             GOOD.replace("qnn_*", "ov_cpu") + OPSET + '[hypothesis.runtime]\nlevel = "all"\n',
-            "ov_cpu is opened without ONNX Runtime, so it has no level",
+            "ov_cpu has no option 'level'",
         ),
         (
             GOOD + OPSET + '[hypothesis.guards]\nneeds = ["Convv"]\n',

@@ -47,7 +47,7 @@ def space(*hypotheses: Hypothesis) -> dict[str, Hypothesis]:
     return {item.id: item for item in hypotheses}
 
 
-def finding(name: str, action: str, settings: str, *, level: int = 1, **more: Any) -> Finding:
+def finding(name: str, action: Any, settings: str, *, level: int = 1, **more: Any) -> Finding:
     seen = [
         Evidence(
             supports=True, model=f"m{number}", architecture=kind, protocol="interleaved",
