@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+import json
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import sqlalchemy as sa
 
 from matrix.status import Status
-from state.database import Database, now
+from state.database import Database, items, now
 from state.errors import LeaseLost
 from state.queries import unknown_sweep
 from state.records import BenchState, Kind, Lease, Work
 from state.rows import Part
 from state.schema import bench, event, lease, outcome, sweep, work
 from state.transitions import FINAL, WAITING, unfinished
-
-_CHUNK = 500
-"""Cells that one statement names; SQLite limits the parameters of a statement."""
 
 
 class WritingPart(Part):
@@ -99,11 +97,9 @@ def plan_again(
 
 def named(
     names: Collection[str], column: sa.ColumnElement[str] = outcome.c.cell
-) -> Iterator[sa.ColumnElement[bool]]:
-    """Conditions for these cells, as many as one statement takes at a time."""
-    listed = sorted(set(names))
-    for start in range(0, len(listed), _CHUNK):
-        yield column.in_(listed[start : start + _CHUNK])
+) -> sa.ColumnElement[bool]:
+    """Whether a row is of one of these cells."""
+    return column.op("IN", is_comparison=True)(items(json.dumps(sorted(set(names)))))
 
 
 def has_status(*statuses: Status) -> sa.ColumnElement[bool]:

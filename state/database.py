@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from sqlalchemy import Connection, Engine, Float, Table, create_engine, event, text
+from sqlalchemy import Connection, Engine, Float, Table, Text, create_engine, event, text
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.engine import URL
 from sqlalchemy.engine.interfaces import DBAPIConnection
@@ -25,7 +25,7 @@ from sqlalchemy.sql.functions import FunctionElement
 from state.damage import parsed
 from state.errors import StateError, StateUnavailable, of_sqlite
 from state.file import BUSY_SECONDS
-from state.rows import Row, clock, spread
+from state.rows import Row, clock, texts_in, with_lists
 from state.text import to_json
 
 if TYPE_CHECKING:
@@ -65,14 +65,22 @@ class now(FunctionElement[float]):  # noqa: N801 - reads as the SQL function it 
     inherit_cache = True
 
 
-@compiles(now, "sqlite")
-def _sqlite_now(_element: now, _compiler: SQLCompiler, **_kw: Any) -> str:
-    return clock(sqlite=True)
+class items(FunctionElement[str]):  # noqa: N801 - reads as the SQL function it is
+    """The texts of a list that is given as JSON: one parameter, however many there are."""
+
+    type = Text()
+    inherit_cache = True
 
 
-@compiles(now, "postgresql")
-def _postgresql_now(_element: now, _compiler: SQLCompiler, **_kw: Any) -> str:
-    return clock(sqlite=False)
+@compiles(now)
+def _now(_element: now, compiler: SQLCompiler, **_kw: Any) -> str:
+    return clock(sqlite=compiler.dialect.name == "sqlite")
+
+
+@compiles(items)
+def _items(element: items, compiler: SQLCompiler, **options: Any) -> str:
+    parameter = compiler.process(element.clauses, **options)
+    return texts_in(parameter, sqlite=compiler.dialect.name == "sqlite")
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +143,7 @@ class Database:
 
     def fetch(self, query: str, **values: Any) -> list[Row]:
         """The rows of a query with `:names`; waits through an outage."""
-        query, plain = spread(query, values)
+        query, plain = with_lists(query, values, sqlite=self.sqlite)
 
         def call() -> list[Row]:
             with self.read() as connection:

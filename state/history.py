@@ -7,8 +7,8 @@ from state.damage import mapping, number, parsed
 from state.records import Json, StageRun
 from state.rows import Part, Row, records
 
-_LATEST = 3
-"""Sweeps that overheads are taken from."""
+_RECENT = "SELECT id FROM sweep ORDER BY id DESC LIMIT 3"
+"""The sweeps that overheads are taken from."""
 _MAPPINGS = frozenset({"tools", "inputs", "params"})
 
 _UNIT_COSTS = """
@@ -24,15 +24,15 @@ _UNIT_COSTS = """
     WHERE used.age = 1
     ORDER BY used.id
 """
-_MOMENTS = """
+_MOMENTS = f"""
     SELECT sweep_id, cell, status, max(at) AS at FROM event
-    WHERE sweep_id IN :sweeps AND status IN :steps
+    WHERE sweep_id IN ({_RECENT}) AND status IN :steps
     GROUP BY sweep_id, cell, status ORDER BY sweep_id
-"""
-_SPENT = """
+"""  # noqa: S608 - a constant
+_SPENT = f"""
     SELECT sweep_id, cell, sum(seconds) AS seconds FROM stage_run
-    WHERE sweep_id IN :sweeps GROUP BY sweep_id, cell
-"""
+    WHERE sweep_id IN ({_RECENT}) GROUP BY sweep_id, cell
+"""  # noqa: S608 - a constant
 _USED = "SELECT key FROM stage_run WHERE sweep_id = :sweep_id"
 
 
@@ -51,17 +51,12 @@ class History(Part):
 
         From the latest sweeps in which it was verified.
         """
-        recent = self._rows.fetch("SELECT id FROM sweep ORDER BY id DESC LIMIT :n", n=_LATEST)
         steps = [Status.BUILDING.value, Status.VERIFIED.value]
-        numbers = [row["id"] for row in recent]
         at = {
             (row["sweep_id"], row["cell"], row["status"]): number(row["at"], "event.at")
-            for row in self._rows.fetch(_MOMENTS, sweeps=numbers, steps=steps)
+            for row in self._rows.fetch(_MOMENTS, steps=steps)
         }
-        spent = {
-            (row["sweep_id"], row["cell"]): row["seconds"]
-            for row in self._rows.fetch(_SPENT, sweeps=numbers)
-        }
+        spent = {(row["sweep_id"], row["cell"]): row["seconds"] for row in self._rows.fetch(_SPENT)}
         found: dict[str, float] = {}
         for (sweep, cell, status), moment in at.items():
             began = at.get((sweep, cell, steps[0]))

@@ -9,7 +9,7 @@ from collections.abc import Collection
 from matrix.needs import to_text
 from state import damage
 from state.records import Bench, BenchState, Json, Lease, Measurement, MeasurementKind, Outcome
-from state.rows import Part, records, selected
+from state.rows import Part, records
 from state.text import stable_json
 from state.transitions import FINAL
 
@@ -17,8 +17,6 @@ MOST_RAW = 64 * 2**20
 """Bytes of raw samples once they are unpacked; more is damage."""
 MEASURED = "measured"
 """Key of the notice that tells of a benchmark in a sweep: its numbers, or why there are none."""
-_CHUNK = 500
-"""Digests that one query names; SQLite limits the parameters of a statement."""
 _TO_MEASURE = """
     SELECT outcome.* FROM outcome
     JOIN bench ON bench.sweep_id = outcome.sweep_id AND bench.cell = outcome.cell
@@ -38,13 +36,11 @@ class Measurements(Part):
         needs: Collection[str] | None = None,
     ) -> list[Bench]:
         """What the sweep measures (of a model, with these needs), in the order of cell ids."""
-        wanted = {
-            "sweep_id": sweep_id,
-            "model": model,
-            "needs": None if needs is None else to_text(needs),
-        }
-        rows = self._rows.fetch(selected("bench", wanted) + " ORDER BY cell", **wanted)
-        return list(records(Bench, "bench", "cell", rows))
+        text = None if needs is None else to_text(needs)
+        order = "ORDER BY cell"
+        return self._records(
+            Bench, "bench", "cell", order, sweep_id=sweep_id, model=model, needs=text
+        )
 
     def to_measure(self, held: Lease) -> list[Outcome]:
         """Of the leased cells those that are published and wait to be measured."""
@@ -65,18 +61,14 @@ class Measurements(Part):
         samples."""
         names = ("NULL AS raw" if name == "raw" else name for name in Measurement.__slots__)
         columns = ", ".join(names)
-        listed = None if trees is None else sorted(set(trees))
-        found: list[Measurement] = []
-        for start in range(0, 1 if listed is None else len(listed), _CHUNK):
-            some = None if listed is None else listed[start : start + _CHUNK]
-            wanted = {"tree": some, "kind": kind}
-            rows = self._rows.fetch(selected("measurement", wanted, columns), **wanted)
-            found += records(Measurement, "measurement", "id", rows)
-        return sorted(found, key=lambda one: one.id)
+        of = None if trees is None else list(trees)
+        return self._records(
+            Measurement, "measurement", "id", "ORDER BY id", columns, tree=of, kind=kind
+        )
 
     def raw_of(self, number: int) -> Json | None:
         """The samples of a benchmark or the result of a trace; None: there are none."""
-        rows = self._rows.fetch(selected("measurement", {"id": number}, "raw"), id=number)
+        rows = self._select("measurement", "raw", id=number)
         if not rows or rows[0]["raw"] is None:
             return None
         return unpacked(rows[0]["raw"], f"the samples of measurement {number}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Collection
-from typing import Any
 
 from sqlalchemy import Connection, insert, update
 
@@ -15,11 +14,7 @@ from state.errors import StateError
 from state.measurements import MEASURED
 from state.records import BenchState, Json, Kind, Lease, Measurement
 from state.schema import bench, measurement
-from state.text import clean
-
-_TEXTS = (
-    "tree", "cell", "stamp", "component", "runtime", "provider", "device", "version", "machine"
-)  # fmt: skip
+from state.text import clean, columns_of
 
 
 class Measuring(WritingPart):
@@ -57,10 +52,9 @@ class Measuring(WritingPart):
         """Let the next run of a sweep measure these cells again."""
 
         def work(connection: Connection) -> None:
-            mine = bench.c.sweep_id == sweep_id
-            for some in named(cells, bench.c.cell):
-                wanted = update(bench).where(mine, some)
-                connection.execute(wanted.values(state=BenchState.WANTED.value, message=None))
+            mine = bench.c.sweep_id == sweep_id, named(cells, bench.c.cell)
+            values = {"state": BenchState.WANTED.value, "message": None}
+            connection.execute(update(bench).where(*mine).values(values))
 
         self.database.attempt(work)
 
@@ -84,18 +78,10 @@ def _settle(
 
 
 def _insert(connection: Connection, one: Measurement) -> int:
-    values: dict[str, Any] = {name: clean(getattr(one, name)) for name in _TEXTS}
+    names = (name for name in Measurement.__slots__ if name not in {"id", "at", "raw"})
+    values = {**columns_of(one, *names), "raw": None if one.raw is None else packed(one.raw)}
     added = connection.execute(
-        insert(measurement).values(at=now()).returning(measurement.c.id),
-        {
-            **values,
-            "kind": one.kind.value,
-            "emulated": one.emulated,
-            "protocol": dict(one.protocol),
-            "percentiles": dict(one.percentiles),
-            "detail": dict(one.detail),
-            "raw": None if one.raw is None else packed(one.raw),
-        },
+        insert(measurement).values(at=now()).returning(measurement.c.id), values
     )
     return int(added.scalar_one())
 

@@ -23,6 +23,10 @@ _SETTLED = (
     "(age(event.xmin) > age(pg_snapshot_xmin(pg_current_snapshot())::xid)"
     " OR event.at < extract(epoch from clock_timestamp()) - 60)"
 )
+_STAGE_COUNTS = """
+    SELECT reused, count(*) AS stages FROM stage_run
+    WHERE sweep_id = :sweep_id AND at >= :since GROUP BY reused
+"""
 
 
 class Queries(Part):
@@ -34,18 +38,17 @@ class Queries(Part):
 
     def sweep(self, sweep_id: int) -> SweepInfo:
         """A sweep as it stands."""
-        found = next(self._sweeps(id=sweep_id), None)
-        if found is None:
-            raise unknown_sweep(sweep_id)
-        return found
+        for found in self._sweeps(id=sweep_id):
+            return found
+        raise unknown_sweep(sweep_id)
 
     def sweeps(self) -> list[SweepInfo]:
         """Every sweep, the one begun last first."""
-        return list(self._sweeps())
+        return self._sweeps()
 
     def find_sweep(self, stamp: str | None = None, feed: str | None = None) -> SweepInfo | None:
         """The sweep begun last, of a stamp and a feed where they are given."""
-        return next(self._sweeps(stamp=stamp, feed=feed), None)
+        return next(iter(self._sweeps(stamp=stamp, feed=feed)), None)
 
     def outcomes(
         self,
@@ -70,15 +73,15 @@ class Queries(Part):
 
     def outcome(self, sweep_id: int, cell: str) -> Outcome | None:
         """The latest record of one cell."""
-        rows = self._find("outcome", sweep_id=sweep_id, cell=cell)
-        return next(records(Outcome, "outcome", "cell", rows), None)
+        found = self._records(Outcome, "outcome", "cell", sweep_id=sweep_id, cell=cell)
+        return next(iter(found), None)
 
     def statuses(
         self, sweep_id: int, model: str | None = None, needs: Collection[str] | None = None
     ) -> dict[str, Status]:
         """The status of every cell (of a model, with these needs) in the order of cell ids; the
         quick way through a large sweep."""
-        rows = self._find(
+        rows = self._select(
             "outcome",
             "cell, status",
             "ORDER BY cell",
@@ -100,31 +103,28 @@ class Queries(Part):
     def newest_event(self, sweep_id: int, kind: Kind) -> Event | None:
         """The newest event of a kind."""
         last = f"{self._settled} ORDER BY id DESC LIMIT 1"
-        rows = self._find("event", "*", last, sweep_id=sweep_id, kind=kind)
-        return next(records(Event, "event", "id", rows), None)
+        found = self._records(Event, "event", "id", last, sweep_id=sweep_id, kind=kind)
+        return next(iter(found), None)
 
     def last_event(self, sweep_id: int) -> int:
         """The id of the newest event; reading on from it, after looking at everything else,
         misses nothing."""
-        rows = self._find("event", "max(id) AS id", self._settled, sweep_id=sweep_id)
+        rows = self._select("event", "max(id) AS id", self._settled, sweep_id=sweep_id)
         return int(rows[0]["id"] or 0)
 
     def stage_runs(self, sweep_id: int) -> list[StageRun]:
         """The stages that ran or were reused, in the order in which they were recorded."""
-        rows = self._find("stage_run", "*", "ORDER BY id", sweep_id=sweep_id)
-        return list(records(StageRun, "stage_run", "id", rows))
+        return self._records(StageRun, "stage_run", "id", "ORDER BY id", sweep_id=sweep_id)
 
     def stage_counts(self, sweep_id: int, since: float) -> tuple[int, int]:
         """How many stages ran and how many were reused from that moment on."""
-        query = selected("stage_run", {"sweep_id": sweep_id}, "reused, count(*) AS stages")
-        query += " AND at >= :since GROUP BY reused"
-        rows = self._rows.fetch(query, sweep_id=sweep_id, since=since)
+        rows = self._rows.fetch(_STAGE_COUNTS, sweep_id=sweep_id, since=since)
         found = {bool(row["reused"]): int(row["stages"]) for row in rows}
         return found.get(False, 0), found.get(True, 0)
 
     def demand(self, sweep_id: int, among: Collection[str] | None = None) -> dict[Words, Remaining]:
         """The work of a sweep by what it needs of a machine."""
-        rows = self._find(
+        rows = self._select(
             "work",
             "needs, state, count(*) AS number",
             "GROUP BY needs, state",
@@ -148,20 +148,17 @@ class Queries(Part):
 
     def models(self, sweep_id: int) -> frozenset[str]:
         """The models of a sweep."""
-        return frozenset(row["model"] for row in self._find("work", "model", sweep_id=sweep_id))
+        return frozenset(row["model"] for row in self._select("work", "model", sweep_id=sweep_id))
 
     def leases(self, sweep_id: int | None = None) -> list[Holder]:
         """Who holds what, in one sweep or in all."""
         columns = f"lease.*, expires_at <= {self._now} AS expired"
-        rows = self._find("lease", columns, "ORDER BY taken_at", sweep_id=sweep_id)
-        return list(records(Holder, "lease", "model", rows))
+        order = "ORDER BY taken_at"
+        return self._records(Holder, "lease", "model", order, columns, sweep_id=sweep_id)
 
-    def _sweeps(self, **wanted: Any) -> Iterator[SweepInfo]:
-        rows = self._find("sweep", "*", "ORDER BY begun_at DESC, id DESC", **wanted)
-        return records(SweepInfo, "sweep", "stamp", rows)
-
-    def _find(self, table: str, columns: str = "*", then: str = "", **wanted: Any) -> list[Row]:
-        return self._rows.fetch(f"{selected(table, wanted, columns)} {then}", **wanted)
+    def _sweeps(self, **wanted: Any) -> list[SweepInfo]:
+        order = "ORDER BY begun_at DESC, id DESC"
+        return self._records(SweepInfo, "sweep", "stamp", order, **wanted)
 
     def _paged(self, query: str, values: Mapping[str, Any], key: str, after: Any) -> Iterator[Row]:
         page = f"{query} AND {key} > :after ORDER BY {key} LIMIT {_PAGE}"

@@ -16,7 +16,7 @@ from state.database import now
 from state.errors import BadTransition, StateError
 from state.records import Facts, Json, Kind, Lease, StageRun
 from state.schema import outcome, stage_key, stage_run
-from state.text import LOG_LENGTH, clean
+from state.text import LOG_LENGTH, clean, columns_of
 from state.transitions import DEFAULT_CLASS, FINAL, RUNNING, SOURCES
 
 _IN_EVENT = ("tree", "failure", "stage", "exit_code", "message", "bytes", "seconds")
@@ -101,8 +101,7 @@ class Recording(changes.WritingPart):
         connection.execute(
             _ADD_RUNS,
             [
-                {name: getattr(run, name) for name in _OF_RUN}
-                | {**fixed, "seconds": max(run.seconds, 0.0)}
+                {**columns_of(run, *_OF_RUN), **fixed, "seconds": max(run.seconds, 0.0)}
                 for run in stages
             ],
         )
@@ -110,22 +109,11 @@ class Recording(changes.WritingPart):
 
 def _known(status: Status, facts: Facts) -> dict[str, Any]:
     """The columns that the facts fill; what is not known leaves what was recorded before."""
-    message = facts.message
-    if message is None and status is Status.SKIPPED:
-        message = "skipped on purpose"
-    columns: dict[str, Any] = {
-        "tree": facts.tree,
-        "stage": clean(facts.stage),
-        "exit_code": facts.exit_code,
-        "message": clean(message),
-        "hint": clean(facts.hint),
-        "log_tail": clean(facts.log_tail, LOG_LENGTH, tail=True),
-        "bytes": facts.bytes,
-        "seconds": facts.seconds,
-        "published_at": facts.published_at.timestamp() if facts.published_at else None,
-        "evidence": dict(facts.evidence) if facts.evidence is not None else None,
-        "detail": dict(facts.detail) if facts.detail is not None else None,
-    }
+    columns = columns_of(facts, *Facts.__slots__)
+    columns |= {"failure": None, "retryable": None}
+    columns["log_tail"] = clean(facts.log_tail, LOG_LENGTH, tail=True)
+    if facts.message is None and status is Status.SKIPPED:
+        columns["message"] = "skipped on purpose"
     if status.failed:
         failure = facts.failure or DEFAULT_CLASS.get(status, FailureClass.UNKNOWN)
         columns["failure"] = failure.value

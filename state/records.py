@@ -89,15 +89,6 @@ class CellRow:
 
 
 @dataclass(frozen=True, slots=True)
-class ModelRow:
-    """A model of the plan: handed out longest first, then by position."""
-
-    name: str
-    position: int
-    estimate: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
 class Seen:
     """A cell whose version the feed has."""
 

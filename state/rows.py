@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol, TypeVar, get_type_hints
@@ -45,6 +46,25 @@ class Part:
     def _now(self) -> str:
         return clock(sqlite=self._rows.sqlite)
 
+    def _select(
+        self, table: str, /, columns: str = "*", then: str = "", **wanted: Any
+    ) -> list[Row]:
+        """The rows of a table that have these values; of a list any, None means any."""
+        return self._rows.fetch(f"{selected(table, wanted, columns)} {then}", **wanted)
+
+    def _records(
+        self,
+        record: type[T],
+        table: str,
+        key: str,
+        /,
+        then: str = "",
+        columns: str = "*",
+        **wanted: Any,
+    ) -> list[T]:
+        """The same as records; `key`: the column by which messages name a row."""
+        return list(records(record, table, key, self._select(table, columns, then, **wanted)))
+
 
 def clock(*, sqlite: bool) -> str:
     """The database's clock, in seconds since the epoch."""
@@ -64,17 +84,22 @@ def selected(table: str, wanted: Mapping[str, Any], columns: str = "*") -> str:
     return f"SELECT {columns} FROM {table} WHERE {' AND '.join(conditions) or '1 = 1'}"  # noqa: S608
 
 
-def spread(query: str, values: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """A query with a name for each item of its lists."""
-    plain: dict[str, Any] = {}
+def texts_in(parameter: str, *, sqlite: bool) -> str:
+    """The texts of a list, for `IN`. The list is one parameter, because their number is limited."""
+    if sqlite:
+        return f"(SELECT value FROM json_each({parameter}))"  # noqa: S608 - names a parameter
+    return f"(SELECT jsonb_array_elements_text(CAST({parameter} AS jsonb)))"
+
+
+def with_lists(
+    query: str, values: Mapping[str, Any], *, sqlite: bool
+) -> tuple[str, dict[str, Any]]:
+    """A query and its values, with each list of texts as one of them."""
+    plain = dict(values)
     for name, value in values.items():
-        if not isinstance(value, list):
-            plain[name] = value
-            continue
-        items = {f"{name}_{place}": item for place, item in enumerate(value)}
-        names = ", ".join(f":{one}" for one in items) or "NULL"
-        query = re.sub(rf":{name}\b", f"({names})", query)
-        plain |= items
+        if isinstance(value, list):
+            query = re.sub(rf":{name}\b", texts_in(f":{name}", sqlite=sqlite), query)
+            plain[name] = json.dumps(value)
     return query, plain
 
 

@@ -65,12 +65,9 @@ class Seeding(WritingPart):
         data = {"why": "the feed does not have this version"}
 
         def work(connection: Connection) -> list[str]:
-            lost = and_(has_status(Status.PUBLISHED), outcome.c.ended_at < listed_at, ~is_leased)
-            planned: list[str] = []
-            for cells in named(wanted):
-                planned += plan_again(
-                    connection, sweep_id, and_(lost, cells), kind=Kind.UNSEEDED, data=data
-                )
+            published = and_(has_status(Status.PUBLISHED), outcome.c.ended_at < listed_at)
+            lost = and_(published, named(wanted), ~is_leased)
+            planned = plan_again(connection, sweep_id, lost, kind=Kind.UNSEEDED, data=data)
             settle_work(connection, sweep_id)
             return planned
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,9 +16,9 @@ from state.database import Database, now
 from state.errors import StateError
 from state.leases import dead_here, drop_dead
 from state.queries import Queries
-from state.records import BenchState, CellRow, Json, Kind, ModelRow, SweepInfo
+from state.records import BenchState, CellRow, Json, Kind, SweepInfo
 from state.schema import bench, lease, outcome, sweep, work
-from state.text import stable_json
+from state.text import columns_of, stable_json
 from state.transitions import FINAL, RUNNING
 
 
@@ -30,7 +30,7 @@ class Sweeps(changes.WritingPart, Queries):
         stamp: str,
         feed: str,
         cells: Sequence[CellRow],
-        models: Sequence[ModelRow],
+        models: Mapping[str, float],
         settings: Json,
         selection: Json,
         *,
@@ -39,6 +39,7 @@ class Sweeps(changes.WritingPart, Queries):
     ) -> SweepInfo:
         """Create or join the sweep of a stamp on a feed, and plan what is not done.
 
+        `models`: the estimated seconds of each; handed out longest first, then in this order.
         What dead runs left half done or cancelled is planned again; leases they lost do not
         count as killed slots, because somebody chose to start again. Done cells stay done, and
         what was measured by this `protocol` stays measured.
@@ -108,11 +109,8 @@ class Sweeps(changes.WritingPart, Queries):
                 for cell in found
                 if (among is None or cell in among) and (not patterns or matches(cell, patterns))
             ]
-            planned: list[str] = []
-            for cells in changes.named(chosen):
-                planned += changes.plan_again(
-                    connection, sweep_id, sa.and_(failed, cells), kind=Kind.RETRY
-                )
+            wanted = sa.and_(failed, changes.named(chosen))
+            planned = changes.plan_again(connection, sweep_id, wanted, kind=Kind.RETRY)
             changes.settle_work(connection, sweep_id)
             return planned
 
@@ -150,19 +148,12 @@ def _join(database: Database, connection: sa.Connection, stamp: str, feed: str) 
 def _take_up(connection: sa.Connection, sweep_id: int, cells: Sequence[CellRow]) -> int:
     """Plan again what dead runs left half done, and what was cancelled and is wanted now."""
     half_done = sa.and_(changes.is_unfinished(connection, sweep_id), ~changes.is_leased)
-    resumed = len(changes.plan_again(connection, sweep_id, half_done, kind=Kind.RESUMED))
-    cancelled = _with_status(connection, sweep_id, Status.CANCELLED)
-    for wanted in changes.named(cancelled & {row.cell for row in cells}):
-        free = sa.and_(changes.has_status(Status.CANCELLED), wanted, ~changes.is_leased)
-        resumed += len(changes.plan_again(connection, sweep_id, free, kind=Kind.RESUMED))
-    return resumed
-
-
-def _with_status(connection: sa.Connection, sweep_id: int, status: Status) -> set[str]:
-    query = sa.select(outcome.c.cell).where(
-        outcome.c.sweep_id == sweep_id, changes.has_status(status)
+    wanted = changes.named([row.cell for row in cells])
+    free = sa.and_(changes.has_status(Status.CANCELLED), wanted, ~changes.is_leased)
+    return sum(
+        len(changes.plan_again(connection, sweep_id, some, kind=Kind.RESUMED))
+        for some in (half_done, free)
     )
-    return set(connection.scalars(query))
 
 
 _NAMES = ("package", "version", "precision", "needs")
@@ -221,13 +212,8 @@ def _changed(row: CellRow, known: sa.Row[Any]) -> dict[str, Any] | None:
 
 def _new(sweep_id: int, row: CellRow) -> dict[str, Any]:
     return {
+        **columns_of(row, "cell", "model", "target", "precision", "package", "version"),
         "sweep_id": sweep_id,
-        "cell": row.cell,
-        "model": row.model,
-        "target": row.target,
-        "precision": row.precision,
-        "package": row.package,
-        "version": row.version,
         "needs": to_text(row.needs),
         "status": (Status.PLANNED if row.skip is None else Status.SKIPPED).value,
         "message": row.skip,
@@ -244,8 +230,8 @@ def _merge_benches(
 ) -> None:
     """What this run measures: what failed is tried again, what is measured stays so."""
     mine = bench.c.sweep_id == sweep_id
-    for some in changes.named({row.cell for row in cells if not row.bench}, bench.c.cell):
-        connection.execute(sa.delete(bench).where(mine, some))
+    unmeasured = changes.named([row.cell for row in cells if not row.bench], bench.c.cell)
+    connection.execute(sa.delete(bench).where(mine, unmeasured))
     wanted = [
         {
             "sweep_id": sweep_id,
@@ -279,23 +265,21 @@ def _merge_benches(
 
 def _merge_skips(connection: sa.Connection, sweep_id: int, cells: Sequence[CellRow]) -> None:
     """The catalog may have begun, or ceased, to skip a cell since the last run."""
-    skipped = _with_status(connection, sweep_id, Status.SKIPPED)
-    for wanted in changes.named({row.cell for row in cells if row.skip is None} & skipped):
-        changes.plan_again(connection, sweep_id, wanted, kind=Kind.RESUMED)
+    wanted = changes.named([row.cell for row in cells if row.skip is None])
+    skipped = sa.and_(changes.has_status(Status.SKIPPED), wanted)
+    changes.plan_again(connection, sweep_id, skipped, kind=Kind.RESUMED)
     reasons: dict[str, list[str]] = {}
     for row in cells:
         if row.skip is not None:
             reasons.setdefault(row.skip, []).append(row.cell)
     for reason, unwanted in reasons.items():
         values = {"status": Status.SKIPPED.value, "message": reason, "ended_at": now()}
-        for some in changes.named(unwanted):
-            changes.shift(
-                connection, sweep_id, sa.and_(changes.has_status(Status.PLANNED), some), values
-            )
+        planned = sa.and_(changes.has_status(Status.PLANNED), changes.named(unwanted))
+        changes.shift(connection, sweep_id, planned, values)
 
 
 def _set_work(
-    database: Database, connection: sa.Connection, sweep_id: int, models: Sequence[ModelRow]
+    database: Database, connection: sa.Connection, sweep_id: int, models: Mapping[str, float]
 ) -> None:
     """The work that the outcomes make: longest model first, of a model the least needs first."""
     mine = work.c.sweep_id == sweep_id
@@ -305,7 +289,7 @@ def _set_work(
     )
     held = sa.exists().where(changes.same_work(lease, work))
     connection.execute(sa.delete(work).where(mine, ~carried, ~held))
-    ranked = sorted(models, key=lambda model: (-model.estimate, model.position, model.name))
+    ranked = sorted(models, key=lambda model: -models[model])
     rows: list[dict[str, Any]] = []
     for table in (outcome, bench):  # building comes before measuring, which wants a quiet machine
         groups: dict[str, list[str]] = {}
@@ -314,9 +298,9 @@ def _set_work(
         ):
             groups.setdefault(row.model, []).append(row.needs)
         rows += [
-            {"model": model.name, "needs": needs, "estimate": model.estimate}
+            {"model": model, "needs": needs, "estimate": models[model]}
             for model in ranked
-            for needs in sorted(groups.get(model.name, ()), key=lambda text: (len(text), text))
+            for needs in sorted(groups.get(model, ()), key=lambda text: (len(text), text))
         ]
     if rows:
         new = database.insert(work)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from enum import Enum
 from typing import Any
 
@@ -25,6 +26,21 @@ def clean(text: str | None, length: int = MESSAGE_LENGTH, *, tail: bool = False)
         return text
     kept = length - len(_CUT)
     return _CUT + text[-kept:] if tail else text[:kept] + _CUT
+
+
+def columns_of(record: object, *names: str) -> dict[str, Any]:
+    """Fields of a record as their columns hold them; `state.rows.records` is the way back."""
+    return {name: _in_column(getattr(record, name)) for name in names}
+
+
+def _in_column(value: Any) -> Any:
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, datetime):
+        return value.timestamp()
+    return dict(value) if isinstance(value, Mapping) else value
 
 
 def to_json(value: Any) -> str:

@@ -13,7 +13,7 @@ from state.database import now
 from state.measuring import packed
 from state.records import Lease, Work
 from state.schema import outcome, trial, trial_session, tuning, work
-from state.text import clean
+from state.text import columns_of
 from state.tunings import SessionRow, TrialRow, TuningRow
 
 Result = TypeVar("Result")
@@ -36,12 +36,9 @@ class Tuning(WritingPart):
                 connection.execute(
                     insert(tuning).values(created_at=now()),
                     {
+                        **columns_of(row, "model", "target", "position", "detail"),
                         "name": name,
-                        "model": row.model,
-                        "target": row.target,
-                        "position": row.position,
                         "status": TuningStatus.PLANNED.value,
-                        "detail": dict(row.detail),
                     },
                 )
             return True
@@ -50,12 +47,8 @@ class Tuning(WritingPart):
 
     def keep_tuning(self, row: TuningRow, held: Lease | None = None) -> None:
         """Record how far a tuning has come: its status, message and detail."""
-        values: dict[str, Any] = {
-            "status": row.status.value,
-            "message": clean(row.message),
-            "detail": dict(row.detail),
-            "ended_at": now() if row.status in OVER else None,
-        }
+        values = columns_of(row, "status", "message", "detail")
+        values["ended_at"] = now() if row.status in OVER else None
         if row.status is TuningStatus.RUNNING:
             values["began_at"] = func.coalesce(tuning.c.began_at, now())
         self._attempt(
@@ -67,25 +60,13 @@ class Tuning(WritingPart):
 
     def keep_trial(self, row: TrialRow, held: Lease | None = None) -> None:
         """Record a trial, or what has become of it."""
-        values = {
-            "position": row.position,
-            "phase": row.phase.value,
-            "verdict": row.verdict.value if row.verdict else None,
-            "tree": row.tree,
-            "detail": dict(row.detail),
-        }
-        self._put(trial, {"tuning_id": row.tuning_id, "key": row.key}, values, held)
+        values = columns_of(row, "position", "phase", "verdict", "tree", "detail")
+        self._put(trial, columns_of(row, "tuning_id", "key"), values, held)
 
     def keep_session(self, row: SessionRow, held: Lease | None = None) -> None:
         """Keep a finished session with the times of its runs."""
-        key = {
-            "tuning_id": row.tuning_id,
-            "trial": row.trial,
-            "kind": row.kind.value,
-            "component": row.component,
-            "number": row.number,
-        }
-        values = {"at": now(), "detail": dict(row.detail), "raw": packed(row.raw or {})}
+        key = columns_of(row, "tuning_id", "trial", "kind", "component", "number")
+        values = {"at": now(), **columns_of(row, "detail"), "raw": packed(row.raw or {})}
         self._put(trial_session, key, values, held)
 
     def forget_trials(self, tuning_id: int, held: Lease | None = None) -> int:

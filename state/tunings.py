@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from matrix.trials import Phase, SessionKind, TuningStatus, Verdict
 from state.measurements import unpacked
 from state.records import Json
-from state.rows import Part, records, selected
+from state.rows import Part, records
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,13 +65,12 @@ class Tunings(Part):
 
     def tunings(self, name: str | None = None) -> list[TuningRow]:
         """All, or those of a name, in the order in which they were planned."""
-        rows = self._rows.fetch(selected("tuning", {"name": name}) + " ORDER BY id", name=name)
-        return list(records(TuningRow, "tuning", "name", rows))
+        return self._records(TuningRow, "tuning", "name", "ORDER BY id", name=name)
 
     def trials(self, tuning_id: int) -> list[TrialRow]:
         """The trials of a tuning in their order."""
-        query = selected("trial", {"tuning_id": tuning_id}) + " ORDER BY position, key"
-        return list(records(TrialRow, "trial", "key", self._rows.fetch(query, tuning_id=tuning_id)))
+        order = "ORDER BY position, key"
+        return self._records(TrialRow, "trial", "key", order, tuning_id=tuning_id)
 
     def sessions(
         self, tuning_id: int, trial: str | None = None, *, raw: bool = False
@@ -82,10 +81,9 @@ class Tunings(Part):
         """
         names = [name for name in SessionRow.__slots__ if name != "raw"]
         columns = ", ".join([*names, "raw AS packed"] if raw else names)
-        wanted = {"tuning_id": tuning_id, "trial": trial}
-        query = selected("trial_session", wanted, columns) + " ORDER BY at, component, number"
+        order = "ORDER BY at, component, number"
         found = []
-        for row in self._rows.fetch(query, **wanted):
+        for row in self._select("trial_session", columns, order, tuning_id=tuning_id, trial=trial):
             values = dict(row)
             if raw:
                 where = f"the times of session {row['number']} of {row['trial']}"

@@ -25,7 +25,7 @@ from matrix.codec import to_json
 from matrix.model import Cell, Plan, PlannedPackage, is_export
 from matrix.needs import Words
 from matrix.status import FailureClass, Status
-from state.records import CellRow, Facts, Kind, ModelRow, Seeded, SweepInfo
+from state.records import CellRow, Facts, Kind, Seeded, SweepInfo
 
 if TYPE_CHECKING:
     from state.state import State
@@ -114,7 +114,7 @@ class Sweep:
             plan.stamp,
             name,
             cell_rows(plan, self.recorded, peaks, bench=bench, emulated=settings.emulated),
-            model_rows(plan, known),
+            model_seconds(plan, known),
             {**self.recorded, "feed": name},
             to_json(selection_of(settings)),
             publish=not settings.no_publish,
@@ -233,10 +233,9 @@ def _bench_needs(cell: Cell, engine: str, values: Mapping[str, object], *, emula
     return needs | needs_of(cell, engine, values) if TUNING in values else needs
 
 
-def model_rows(plan: Plan, known: Estimates) -> list[ModelRow]:
+def model_seconds(plan: Plan, known: Estimates) -> dict[str, float]:
     """The models with the time they took before: the longest is built first."""
-    names = (model.name for model in plan.models)
-    return [ModelRow(name, place, known.seconds(name)) for place, name in enumerate(names)]
+    return {model.name: known.seconds(model.name) for model in plan.models}
 
 
 def among(plan: Plan, state: State, sweep_id: int) -> frozenset[str] | None:

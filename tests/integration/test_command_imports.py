@@ -11,7 +11,7 @@ import pytest
 from feed.directory import DirectoryFeed
 from flows.cli.commands import COMMANDS
 from matrix.status import Status
-from state.records import CellRow, ModelRow, Owner, StageRun
+from state.records import CellRow, Owner, StageRun
 from state.state import open_state
 
 HEAVY = {"alembic", "azure", "fastapi", "numpy", "onnx", "onnxruntime", "prefect", "rich", "torch"}
@@ -79,7 +79,7 @@ def test_commands_that_read_a_state_load_no_database(tmp_path: Path) -> None:
     with open_state(tmp_path / ".modelmill" / "state.db") as state:
         for stamp in ("s", "t"):
             settings = {"catalog": "demo"}
-            info = state.begin(stamp, "dir:feed", cells, [ModelRow(name, 0)], settings, {})
+            info = state.begin(stamp, "dir:feed", cells, {name: 0.0}, settings, {})
         lease = state.lease(info.id, Owner.here("slot-1"), 60)
         stage = StageRun(cells[0].cell, "mlas_cpu", "export", "key", {})
         state.record(lease, info.id, cells[0].cell, Status.BUILDING, stages=[stage])

@@ -101,7 +101,7 @@ def test_changes_that_are_still_beside_the_file_are_read(swept: Project, tmp_pat
     source.mkdir()
     target.mkdir()
     with swept.state() as state:
-        state.begin("late", "dir:x", [], [], {}, {}, publish=False)
+        state.begin("late", "dir:x", [], {}, {}, {}, publish=False)
         for name in ("state.db", "state.db-wal"):
             shutil.copy(swept.home / name, source / name)
     for how in (["--bind", str(source)], ["-o", "remount,ro,bind"]):

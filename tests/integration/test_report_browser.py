@@ -14,7 +14,7 @@ from flows.cli.quantity import show_duration
 from flows.observe.report.collect import collect
 from flows.observe.report.page import write
 from matrix.status import FailureClass, Status
-from state.records import CellRow, Facts, ModelRow, StageRun
+from state.records import CellRow, Facts, StageRun
 from state.state import open_state
 from tests.services.chromium import launched, opened
 from tests.states.samples import ALIVE, TREE
@@ -44,7 +44,7 @@ def large_sweep(folder: Path) -> Path:
         for name in names
         for target in TARGETS
     ]
-    models = [ModelRow(name, place) for place, name in enumerate(names)]
+    models = dict.fromkeys(names, 0.0)
     with open_state(folder / "state.db") as state:
         info = state.begin("20260609", "dir:feed", rows, models, {}, {})
         for name in names[:60]:
@@ -318,7 +318,7 @@ def compiled_sweep(folder: Path) -> Path:
                "emulated": True}  # fmt: skip
     measured = {"rungs": RUNGS, "opening": {"model.onnx": sides}, "runtimes": [runtime]}
     with open_state(folder / "state.db") as state:
-        info = state.begin("20260609", "dir:feed", rows, [ModelRow("a/m:t", 0)], {}, {})
+        info = state.begin("20260609", "dir:feed", rows, {"a/m:t": 0.0}, {}, {})
         lease = state.lease(info.id, ALIVE, 600.0)
         assert lease is not None
         for target, tree in names.items():

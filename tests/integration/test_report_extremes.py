@@ -135,7 +135,7 @@ def test_text_of_others_is_only_ever_text(browser: Browser, state: State, tmp_pa
 
 
 def test_a_sweep_without_cells(browser: Browser, state: State, tmp_path: Path) -> None:
-    info = state.begin("empty", "feed", [], [], {}, {})
+    info = state.begin("empty", "feed", [], {}, {}, {})
     write(collect(state, info), tmp_path / "empty.html")
     for page in opened(browser, (tmp_path / "empty.html").as_uri()):
         assert page.inner_text("#grid .nothing") == "this sweep has no cells"

@@ -9,7 +9,7 @@ from sqlalchemy import text
 
 from machine.processes import Process, this_host
 from matrix.status import Status
-from state.records import CellRow, Lease, ModelRow, Owner, StageRun, SweepInfo
+from state.records import CellRow, Lease, Owner, StageRun, SweepInfo
 from state.state import State
 from tests.machine.dead import NO_SUCH_PID
 
@@ -61,11 +61,8 @@ def begin(
     publish: bool = True,
 ) -> SweepInfo:
     cells = rows(stamp=stamp) if cells is None else cells
-    names = list(dict.fromkeys(row.model for row in cells))
-    models = [
-        ModelRow(name, position, estimates[position] if estimates else 0.0)
-        for position, name in enumerate(names)
-    ]
+    models = dict.fromkeys((row.model for row in cells), 0.0)
+    models |= dict(zip(models, estimates, strict=False))
     return state.begin(stamp, "feed", cells, models, {"jobs": 2}, {"only": []}, publish=publish)
 
 

@@ -23,7 +23,6 @@ from state.records import (
     Lease,
     Measurement,
     MeasurementKind,
-    ModelRow,
     Remaining,
     SweepInfo,
 )
@@ -61,8 +60,7 @@ def begin_measuring(
     state: State, cells: list[CellRow] | None = None, protocol: Any = PROTOCOL
 ) -> SweepInfo:
     cells = measured_rows() if cells is None else cells
-    names = dict.fromkeys(row.model for row in cells)
-    models = [ModelRow(name, at) for at, name in enumerate(names)]
+    models = dict.fromkeys((row.model for row in cells), 0.0)
     return state.begin("20260609", "feed", cells, models, {}, {}, protocol=protocol)
 
 

@@ -63,7 +63,7 @@ class TestSweeps:
 
     def test_stamps_and_feeds_are_apart(self, state: State) -> None:
         ids = {
-            state.begin(stamp, feed, rows(1), [], {}, {}).id
+            state.begin(stamp, feed, rows(1), {}, {}, {}).id
             for stamp in ("a", "b")
             for feed in ("x", "y")
         }

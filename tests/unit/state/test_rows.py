@@ -9,15 +9,28 @@ from state import damage
 from state.errors import OlderSchema, StateError, StateUnavailable, of_sqlite
 from state.reading import read_state
 from state.records import Facts, Outcome
-from state.rows import records, spread
+from state.rows import records, with_lists
 from state.state import State
 from tests.states.samples import add_stages, begin, cell, rows, stage, take
 
 
-def test_lists_get_a_name_for_each_item() -> None:
-    query, values = spread("a = :a AND b IN :b AND c IN :bc", {"a": 1, "b": [2, 3], "bc": []})
-    assert query == "a = :a AND b IN (:b_0, :b_1) AND c IN (NULL)"
-    assert values == {"a": 1, "b_0": 2, "b_1": 3}
+def test_a_list_is_one_parameter() -> None:
+    given = {"a": 1, "b": ["x", "y"], "bc": []}
+    query, values = with_lists("a = :a AND b IN :b AND c IN :bc", given, sqlite=True)
+    items = "(SELECT value FROM json_each(:{}))"
+    assert query == f"a = :a AND b IN {items.format('b')} AND c IN {items.format('bc')}"
+    assert values == {"a": 1, "b": '["x", "y"]', "bc": "[]"}
+
+
+def test_lists_may_be_longer_than_a_statement_takes_parameters(
+    state: State, tmp_path: Path
+) -> None:
+    sweep = begin(state, rows(3))
+    among = [f"no/such-{number}" for number in range(40_000)]
+    with read_state(tmp_path / "state.db") as reader:
+        assert not reader.demand(sweep.id, among)
+        assert reader.demand(sweep.id, [*among, *state.models(sweep.id)])
+    assert state.retry(sweep.id, among=among) == []
 
 
 def test_a_reader_and_a_writer_tell_the_same(state: State, tmp_path: Path) -> None:

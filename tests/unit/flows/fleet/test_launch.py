@@ -74,7 +74,7 @@ def test_a_sweep_begun_on_one_machine_goes_on_with_a_fleet(state: State, tmp_pat
     recorded = {"catalog": "demo", "target": ["mlas_cpu"], "verify": "loads", "tries": 9}
     settings = resolve({"model": ("demo/bert-tiny",)}, {}, tmp_path)
     with state:
-        info = state.begin("s", "dir:x", [], [], recorded, {})
+        info = state.begin("s", "dir:x", [], {}, recorded, {})
         launch = launch_of(state, info, settings, "pool", (), as_json=False)
     assert launch.plan.stamp == "s"
     (model,) = launch.plan.models

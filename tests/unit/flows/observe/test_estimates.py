@@ -18,7 +18,7 @@ from flows.observe.estimates import (
     source_size,
     total,
 )
-from flows.sweep.lifecycle import model_rows
+from flows.sweep.lifecycle import model_seconds
 from matrix.model import PlannedModel, Source, SourceKind
 from state.records import StageRun
 from tests.plans.cells import plan_model
@@ -185,13 +185,13 @@ def test_the_longest_first_fills_the_slots() -> None:
 
 def test_a_sweep_teaches_the_next_one(harness: SweepHarness) -> None:
     plan = make_plan(small_model("a/one"), small_model("b/two"))
-    assert [row.estimate for row in model_rows(plan, estimate(plan, harness.state))] == [0.0, 0.0]
+    assert [*model_seconds(plan, estimate(plan, harness.state)).values()] == [0.0, 0.0]
     harness.sweep(plan)
     again = make_plan(small_model("a/one"), small_model("b/two"), small_model("c/new"))
     found = estimate(again, harness.state)
     assert {cell.id for cell in again.cells()} == set(found.cells)
     assert found.models["c/new:fill-mask"].basis != "its own history"
-    assert all(row.estimate > 0 for row in model_rows(again, found))
+    assert all(seconds > 0 for seconds in model_seconds(again, found).values())
     units = harness.state.unit_costs()
     assert {one.stage for one in units} >= {"export", "optimize"}
     runs = {one.key for one in units if one.model == "a/one:fill-mask"}

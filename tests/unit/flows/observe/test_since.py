@@ -51,7 +51,7 @@ def test_the_first_sweep_has_none_before_it(harness: SweepHarness) -> None:
 
 def begun(state: State, stamp: str, feed: str = "f", **kind: object) -> SweepInfo:
     settings, selection = {"catalog": kind.get("catalog", "c")}, {"only": kind.get("only", [])}
-    info = state.begin(stamp, feed, [], [], settings, selection)
+    info = state.begin(stamp, feed, [], {}, settings, selection)
     if not kind.get("running"):
         state.end(info.id, 0)
     return state.find_sweep(stamp, feed) or info

@@ -70,7 +70,7 @@ def test_a_new_run_forgets_what_an_older_one_waited_for(tmp_path: Path) -> None:
         record_run(state, run)
         note_plan(state, run.sweep, run.plan)
         state.note(run.sweep, Kind.NOTICE, {UNSERVED: [GROUP]})
-        state.begin("s", "dir:x", [], [], {}, {})
+        state.begin("s", "dir:x", [], {}, {}, {})
         note_plan(state, run.sweep, run.plan)
         assert unserved_of(state, run.sweep).lines() == []
         state.note(run.sweep, Kind.STARTED, {"pid": 1})

@@ -16,7 +16,7 @@ from flows.observe.estimates import estimate
 from flows.packages.compiling import Wanted
 from flows.packages.published import Original
 from flows.sweep.index import with_listed
-from flows.sweep.lifecycle import cell_rows, model_rows
+from flows.sweep.lifecycle import cell_rows, model_seconds
 from flows.sweep.recorded import Compiling, merged, note_plan
 from matrix.errors import UsageError
 from matrix.model import Cell, Origin, Profile
@@ -81,7 +81,7 @@ def test_a_resume_finds_what_is_still_to_be_compiled(tmp_path: Path) -> None:
     plan = make_plan(replace(planned, cells=compiled))
     assert not plan.models[0].exports, "nothing of it is exported"
     with open_state(tmp_path / "state.db") as state:
-        rows = model_rows(plan, estimate(plan, state))
+        rows = model_seconds(plan, estimate(plan, state))
         info = state.begin(plan.stamp, "feed", cell_rows(plan, {}), rows, {}, {})
         note_plan(state, info.id, make_plan(planned))
         assert Compiling.of(state, info.id).plan is None
