@@ -12,11 +12,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
+from feed.checked import differences
 from matrix import digest
 
 Json = Mapping[str, Any]
-
-_LONGEST = 200
 
 _AFTER_SBOM = frozenset({digest.PROVENANCE, digest.SIGNATURE})
 """Written after everything that the statement names."""
@@ -38,11 +37,11 @@ def manifest_problems(manifest: Json, files: Iterable[digest.FileEntry]) -> list
 
     held = _held(files, without=digest.RUN_RECORDS | {digest.MANIFEST})
 
-    def differences() -> list[str]:
+    def contents() -> list[str]:
         listed = {str(one["path"]): str(one["sha256"]) for one in manifest["files"]}
-        return _differences(listed, held)
+        return differences(listed, held)
 
-    return _guarded("file list", differences)
+    return _guarded("file list", contents)
 
 
 def provenance_problems(
@@ -71,7 +70,7 @@ def sbom_problems(document: Json, manifest: Json, files: Iterable[digest.FileEnt
     def contents() -> list[str]:
         files_in = (one for one in document["components"] if one["type"] == "file")
         listed = {str(one["name"]): _sha256(one) for one in files_in}
-        return _differences(listed, _held(files, without=digest.RUN_RECORDS))
+        return differences(listed, _held(files, without=digest.RUN_RECORDS))
 
     def source() -> list[str]:
         told = {
@@ -146,8 +145,8 @@ def _named(stated: Json, files: tuple[digest.FileEntry, ...]) -> list[str]:
     if not subject:
         return ["it has no subject"]
     return [
-        *_differences(subject, _held(files, without=digest.RUN_RECORDS)),
-        *_differences(beside, _held(known, without=_AFTER_SBOM)),
+        *differences(subject, _held(files, without=digest.RUN_RECORDS)),
+        *differences(beside, _held(known, without=_AFTER_SBOM)),
     ]
 
 
@@ -240,19 +239,3 @@ def _sha256(component: Json) -> str:
 
 def _held(files: Iterable[digest.FileEntry], *, without: frozenset[str]) -> dict[str, str]:
     return {file.path: file.sha256 for file in files if file.path not in without}
-
-
-def _differences(told: Mapping[str, str], held: Mapping[str, str]) -> list[str]:
-    changed = [path for path in told.keys() & held.keys() if told[path] != held[path]]
-    faults = {
-        "is listed but missing": told.keys() - held.keys(),
-        "is present but not listed": held.keys() - told.keys(),
-        "does not match its listed digest": changed,
-    }
-    return [f"{_shown(path)} {what}" for what, paths in faults.items() for path in sorted(paths)]
-
-
-def _shown(name: str) -> str:
-    """A name as one line: it may hold control sequences for a terminal."""
-    text = name if name.isprintable() else ascii(name)
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."

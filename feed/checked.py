@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from feed.errors import Corrupt, TimeLimit, UnsafePath, local_errors
@@ -13,6 +13,8 @@ from feed.rules import path_problems
 from machine import files
 from machine.files import long_path
 from matrix.digest import FileEntry
+
+_LONGEST = 200
 
 
 def read_blocks(path: Path, what: str) -> Iterator[bytes]:
@@ -76,6 +78,23 @@ def refuse_unsafe(entries: Iterable[FileEntry], title: str = "the package") -> N
     """Raise unless all names stay inside the package's folder, on every system."""
     if problems := path_problems(entry.path for entry in entries):
         raise UnsafePath(f"{title} holds unsafe file names: {'; '.join(problems)}")
+
+
+def differences(told: Mapping[str, str], held: Mapping[str, str]) -> list[str]:
+    """What is wrong with the files that are held, if others were listed; by path, the SHA-256."""
+    changed = [path for path in told.keys() & held.keys() if told[path] != held[path]]
+    faults = {
+        "is listed but missing": told.keys() - held.keys(),
+        "is present but not listed": held.keys() - told.keys(),
+        "does not match its listed digest": changed,
+    }
+    return [f"{_shown(path)} {what}" for what, paths in faults.items() for path in sorted(paths)]
+
+
+def _shown(name: str) -> str:
+    """A name as one line: it may hold control sequences for a terminal."""
+    text = name if name.isprintable() else ascii(name)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
 
 
 class Meter:

@@ -20,10 +20,11 @@ from feed.commit import Committer
 from feed.errors import Corrupt, NotFound, Rejected, VersionExists, feed_errors
 from feed.interface import LocalFile, Progress, Published
 from feed.layout import STAGE, Layout, Manifest, parse_manifest
-from feed.rules import STRICTEST, check_publish, headroom_problems, in_lines, matching, view_problem
+from feed.rules import STRICTEST, check_publish, headroom_problems, matching, view_problem
 from machine.files import Syncer, long_path
 from machine.processes import claim
 from matrix.digest import FileEntry
+from matrix.errors import in_lines
 from matrix.naming import Limits
 
 Stage = Callable[[str], Path]

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 
 from feed import errors
+from feed.checked import differences
 from feed.interface import Feed, LocalFile, Published, write_description
 from feed.pauses import Pauses, pause_after
 from matrix.digest import FileEntry, tree_digest
@@ -208,21 +209,11 @@ class _Attempts:
         if there is None:
             raise errors.OutcomeUnknown(f"{self.feed.name} took {self._title} but does not show it")
         published, files = there
-        held = {entry.path: entry for entry in files}
-        sent = {file.entry.path: file.entry for file in self.files}
-        if held != sent:
-            raise errors.Corrupt(
-                f"{self._title} does not hold what was sent: {_difference(sent, held)}"
-            )
+        held = {entry.path: entry.sha256 for entry in files}
+        sent = {file.entry.path: file.entry.sha256 for file in self.files}
+        if found := differences(sent, held):
+            raise errors.Corrupt(f"{self._title} does not hold what was sent: {'; '.join(found)}")
         return published
 
     def _left(self) -> float:
         return self._deadline - self.publisher.clock()
-
-
-def _difference(sent: dict[str, FileEntry], held: dict[str, FileEntry]) -> str:
-    missing = sorted(sent.keys() - held.keys())
-    extra = sorted(held.keys() - sent.keys())
-    changed = sorted(path for path in sent.keys() & held.keys() if sent[path] != held[path])
-    named = {"missing": missing, "not ours": extra, "changed": changed}
-    return "; ".join(f"{what}: {', '.join(paths[:5])}" for what, paths in named.items() if paths)

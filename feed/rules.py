@@ -146,9 +146,6 @@ def check_publish(limits: Limits, package: str, version: str, entries: Sequence[
         raise Rejected(f"{package} {version}: " + "; ".join(problems))
 
 
-SHOWN = 20
-
-
 def headroom_problems(
     limits: Limits, plan: Sequence[tuple[str, str]], taken: Callable[[str], Collection[str]]
 ) -> list[str]:
@@ -167,9 +164,3 @@ def headroom_problems(
                 f"{len(held)} of {limits.versions} are taken"
             )
     return problems
-
-
-def in_lines(title: str, problems: Sequence[str]) -> str:
-    """A title with the first problems below it."""
-    more = [f"and {len(problems) - SHOWN} more"] if len(problems) > SHOWN else []
-    return "\n  ".join([title, *problems[:SHOWN], *more])

@@ -51,20 +51,12 @@ class Ticket:
 class Entry:
     """All that one participant holds and waits for."""
 
-    name: str
-    pid: int
+    name: str = ""
+    pid: int = 0
     held: dict[str, Holding] = field(default_factory=dict)
     waiting: list[Ticket] = field(default_factory=list)
     silent: bool = False
     """It has not looked for so long that others no longer wait behind it."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Written:
-    """What a file holds."""
-
-    held: dict[str, Holding]
-    waiting: list[Ticket]
 
 
 class Entries:
@@ -90,8 +82,7 @@ class Entries:
         """Tell the others of our own; nothing held and nothing waited for takes no file."""
         own = self.own
         if own.held or own.waiting:
-            data = msgspec.json.encode(_Written(own.held, own.waiting))
-            replace_file(self._file, data)
+            replace_file(self._file, msgspec.json.encode(own))
         else:
             self._file.unlink(missing_ok=True)
 
@@ -112,11 +103,11 @@ class Entries:
             if owner.is_dead():
                 path.unlink(missing_ok=True)
             elif not path.name.startswith("."):  # which is still being written
-                entry = Entry(path.name, owner.pid)
+                entry = Entry()
                 with suppress(OSError, ValueError):
-                    written = msgspec.json.decode(path.read_bytes(), type=_Written)
-                    entry.held, entry.waiting = written.held, written.waiting
+                    entry = msgspec.json.decode(path.read_bytes(), type=Entry)
                     entry.silent = abs(now - path.stat().st_mtime) > SILENT_AFTER
+                entry.name, entry.pid = path.name, owner.pid
                 entries.append(entry)
         return entries
 

@@ -25,9 +25,9 @@ _running: set[ProcessTree] = set()
 class End(StrEnum):
     """How a child ended."""
 
-    EXITED = "exited"
-    STUCK = "stuck"
-    OVERDUE = "overdue"
+    EXITED = "ended by itself"
+    STUCK = "stopped because no more bytes were transferred"
+    OVERDUE = "stopped at its time limit"
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,19 +135,13 @@ class Run:
 def judge_run(run: Run, outcome: Outcome) -> errors.FeedError | None:
     """The error that a run ended with; None: it succeeded."""
     if outcome.end is not End.EXITED:
-        return _unknown(run, f"was {_WHY[outcome.end]}")
+        return _unknown(run, f"was {outcome.end}")
     if outcome.code == 0:
         return None
     said = final_error(outcome.log)
     text = f"{run.what}: ArtifactTool ended with code {outcome.code}"
     text = f"{text}: {' '.join(said.split())[:400]}" if said else text
     return _by_words(run, text, said) or _by_code(run, text, outcome)
-
-
-_WHY = {
-    End.STUCK: "stopped because no more bytes were transferred",
-    End.OVERDUE: "stopped at its time limit",
-}
 
 
 @dataclass(frozen=True, slots=True)

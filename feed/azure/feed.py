@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -19,10 +19,10 @@ from feed.azure.staging import Stage, work_folder
 from feed.azure.tool_cache import ToolCache
 from feed.checked import refuse_unsafe
 from feed.interface import LocalFile, Progress, Published
-from feed.rules import STRICTEST, check_publish, headroom_problems, in_lines, matching
+from feed.rules import STRICTEST, check_publish, headroom_problems, matching
 from matrix.credentials import without_credentials
 from matrix.digest import FileEntry
-from matrix.errors import UsageError
+from matrix.errors import UsageError, in_lines
 
 _AT_ONCE = 8
 _WRITERS = ("contributor", "administrator")
@@ -30,8 +30,8 @@ _WORST = (errors.Unauthorized, errors.Unavailable)
 """The error for several problems has the first of these classes that one of them has."""
 
 
-class AzureFeed:
-    """A feed of universal packages. Safe to use from several threads."""
+class AzureFeed(Listing):
+    """A feed of universal packages: its listing and its bytes. Safe to use from several threads."""
 
     limits = STRICTEST
     """The documented limits of universal packages."""
@@ -47,16 +47,15 @@ class AzureFeed:
         *,
         service: Service | None = None,
     ) -> None:
+        service = service or Service(address, credentials, options)
+        super().__init__(service)
         self.name = address.name
-        self._address = address
         self._work = options.work
-        self._service = service = service or Service(address, credentials, options)
         limits = RunLimits(options.idle_timeout, options.total_timeout)
         tool_cache = ToolCache(service, options)
         environ = without_credentials(environ)
         self._tool = ArtifactTool(tool_cache.executable, address, credentials, limits, environ)
-        self._listing = Listing(service)
-        self._contents = Contents(service, self._listing, self._tool, options.work)
+        self._contents = Contents(service, self, self._tool, options.work)
 
     def check(self) -> None:
         """Everything that needs no plan."""
@@ -73,19 +72,19 @@ class AzureFeed:
         if problems:
             kind = next((k for k in _WORST if any(isinstance(p, k) for p in problems)), None)
             title = f"{self.name}: {len(problems)} problems:"
-            raise (kind or type(problems[0]))(in_lines(title, [str(one) for one in problems]))
+            raise (kind or type(problems[0]))(in_lines(title, problems))
 
     def _check_feed(self) -> None:
         """Refuse a feed that is read-only, and a role that the service clearly names as reader."""
-        address, read = self._address, self._service.read
-        feed = read(lambda clients: clients.feeds.get_feed(address.feed, address.project))
+        read = self._service.read
+        feed = read(lambda clients: clients.feeds.get_feed(self._feed, self._project))
         if feed.is_read_only:
             raise errors.Rejected(f"{self.name} is read-only")
 
         def has_role(role: str) -> bool:
             feeds = read(
                 lambda clients: clients.feeds.get_feeds(
-                    address.project, feed_role=role, include_urls=False
+                    self._project, feed_role=role, include_urls=False
                 )
             )
             return any(entry.id == feed.id for entry in feeds or ())
@@ -100,9 +99,9 @@ class AzureFeed:
         wanted = {package for package, _ in plan}
         if not wanted:
             return
-        known = sorted(wanted & self._listing.packages().keys())
+        known = sorted(wanted & self._all_packages().keys())
         with ThreadPoolExecutor(_AT_ONCE, "azure-preflight") as pool:
-            taken = dict(zip(known, pool.map(self._listing.taken, known), strict=True))
+            taken = dict(zip(known, pool.map(self.taken, known), strict=True))
         full = headroom_problems(STRICTEST, plan, lambda package: taken.get(package, ()))
         if full:
             raise errors.Rejected("; ".join(full))
@@ -110,18 +109,6 @@ class AzureFeed:
     def _check_tool(self) -> None:
         with work_folder(self._work) as folder:
             self._tool.check(folder)
-
-    def packages(self) -> Iterator[str]:
-        """Every universal package of the feed, complete or an error."""
-        return iter(sorted(self._listing.packages()))
-
-    def versions(self, package: str, prefix: str = "") -> Iterator[Published]:
-        """Every version of exactly that package, deleted ones too, complete or an error."""
-        return self._listing.versions(package, prefix)
-
-    def find(self, package: str, version: str) -> Published | None:
-        """One version by name; also a deleted one, marked so."""
-        return self._listing.find(package, version)
 
     def publish(
         self,
@@ -160,7 +147,7 @@ class AzureFeed:
         progress: Progress | None = None,
     ) -> tuple[FileEntry, ...]:
         """Download matching files, and check each."""
-        there = self._listing.live(package, version)
+        there = self.live(package, version)
         entries = self.files(package, version)
         check_tree(package, version, there.description, entries)
         chosen = matching(entries, patterns)
@@ -183,14 +170,6 @@ class AzureFeed:
         for path in came:  # the tool may not take a filter literally
             (dest / path).unlink()
         return chosen
-
-    def view(self, name: str) -> str:
-        """The view as the service spells it."""
-        return self._listing.view(name)
-
-    def promote(self, package: str, version: str, view: str) -> None:
-        """Make a version part of a view, for good."""
-        self._listing.promote(package, version, view)
 
 
 def _gather(problems: list[errors.FeedError], check: Callable[[], None]) -> bool:

@@ -40,8 +40,12 @@ class Listing:
         self._project = service.address.project
         self._ids: dict[str, str] = {}
 
-    def packages(self) -> dict[str, str]:
-        """Every universal package by name, with its GUID."""
+    def packages(self) -> Iterator[str]:
+        """Every universal package of the feed."""
+        return iter(sorted(self._all_packages()))
+
+    def _all_packages(self) -> dict[str, str]:
+        """The packages by name, each with its GUID."""
         for _ in range(_RESTARTS):
             found = self._all_pages()
             if found is not None:
@@ -73,7 +77,7 @@ class Listing:
         return {entry.version for entry in self._by_id(package)}
 
     def find(self, package: str, version: str) -> Published | None:
-        """One version, from the side that is always up to date."""
+        """One version, from the side that is always up to date; also a deleted one, marked so."""
         try:
             meta = self.metadata(package, version)
         except PackageAbsent:
@@ -114,9 +118,12 @@ class Listing:
             return any(entry.version == version and name in entry.views for entry in listed)
 
         def patch(clients: sdk.Clients) -> None:
-            names = sdk.load()
-            add = names.JsonPatchOperation(op="add", path="/views/-", value=name)
-            details = names.PackageVersionDetails(views=add)
+            from azure.devops.v7_1.upack_api import (
+                models,
+            )  # loaded by the call that this is part of
+
+            add = models.JsonPatchOperation(op="add", path="/views/-", value=name)
+            details = models.PackageVersionDetails(views=add)
             clients.upack.update_package_version(
                 details, self._feed, package, version, self._project
             )

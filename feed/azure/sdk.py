@@ -16,7 +16,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from feed.azure.address import is_safe
@@ -43,7 +42,7 @@ _importing = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class Clients:
-    """The SDK's clients for the hosts that the organization names."""
+    """The SDK's clients for the hosts that the organization"""
 
     feeds: Any
     upack: Any
@@ -56,12 +55,18 @@ def connect(service: str, sign: Sign, watch: Watch, timeouts: tuple[float, float
 
     `timeouts`: seconds to connect and to read.
     """
-    names = load()
+    with _importing:
+        _import_without_cache()
+    from azure.devops.client import Client
+    from azure.devops.v7_1.feed.feed_client import FeedClient
+    from azure.devops.v7_1.location.location_client import LocationClient
+    from azure.devops.v7_1.upack_api.upack_api_client import UPackApiClient
+    from azure.devops.v7_1.upack_packaging.upack_packaging_client import UPackPackagingClient
 
     def client(kind: Any, url: str) -> Any:
         return _client(kind, url, sign, watch, timeouts)
 
-    location = client(names.LocationClient, service)
+    location = client(LocationClient, service)
     areas = {area.id.lower(): area.location_url for area in location.get_resource_areas() or ()}
 
     def at(area: str) -> str:
@@ -77,33 +82,11 @@ def connect(service: str, sign: Sign, watch: Watch, timeouts: tuple[float, float
         return str(url)
 
     return Clients(
-        feeds=client(names.FeedClient, at(FEEDS_AREA)),
-        upack=client(names.UPackApiClient, at(UPACK_AREA)),
-        packaging=client(names.UPackPackagingClient, at(UPACK_AREA)),
+        feeds=client(FeedClient, at(FEEDS_AREA)),
+        upack=client(UPackApiClient, at(UPACK_AREA)),
+        packaging=client(UPackPackagingClient, at(UPACK_AREA)),
         # The public SDK has no class for the client tools; its base class can make the call.
-        tools=client(names.Client, at(TOOLS_AREA)),
-    )
-
-
-def load() -> SimpleNamespace:
-    """The classes and models we use; the first call costs a third of a second."""
-    with _importing:
-        _import_without_cache()
-    from azure.devops.client import Client
-    from azure.devops.v7_1.feed.feed_client import FeedClient
-    from azure.devops.v7_1.location.location_client import LocationClient
-    from azure.devops.v7_1.upack_api import models
-    from azure.devops.v7_1.upack_api.upack_api_client import UPackApiClient
-    from azure.devops.v7_1.upack_packaging.upack_packaging_client import UPackPackagingClient
-
-    return SimpleNamespace(
-        Client=Client,
-        FeedClient=FeedClient,
-        LocationClient=LocationClient,
-        UPackApiClient=UPackApiClient,
-        UPackPackagingClient=UPackPackagingClient,
-        JsonPatchOperation=models.JsonPatchOperation,
-        PackageVersionDetails=models.PackageVersionDetails,
+        tools=client(Client, at(TOOLS_AREA)),
     )
 
 

@@ -7,15 +7,15 @@ folder of others: the files are linked (or copied) into a new one.
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from feed.azure.options import WORK_VARIABLE
-from feed.checked import hash_file, read_blocks, write_checked
+from feed.checked import hash_file
 from feed.errors import Corrupt, NoSpace, Unauthorized
 from feed.interface import LocalFile
 from machine.disk import is_full, reason
+from machine.files import place
 from machine.scratch import claimed_folder
 
 Stamp = tuple[int, int, int]
@@ -57,7 +57,6 @@ class Stage:
             self.root.mkdir()
             for file in self._files:
                 target = self.root / file.entry.path
-                target.parent.mkdir(parents=True, exist_ok=True)
                 _place(file, target)
                 self._stamps[target] = _stamp(target)
 
@@ -74,26 +73,15 @@ class Stage:
 def _place(file: LocalFile, target: Path) -> None:
     """Link or copy a file and check its bytes."""
     entry = file.entry
-    if not _link(file.source, target):
-        write_checked(read_blocks(file.source, entry.path), entry, target, lambda _count: None)
-    elif (found := hash_file(target, entry.path)) != entry:
+    try:
+        place(file.source.resolve(), target)
+    except (FileNotFoundError, PermissionError) as error:
+        raise Corrupt(f"{entry.path}: cannot read {file.source}: {reason(error)}") from error
+    if (found := hash_file(target, entry.path)) != entry:
         raise Corrupt(
             f"{entry.path}: expected {entry.size} bytes, sha256 {entry.sha256}; "
-            f"found {found.size}, sha256 {found.sha256}"
+            f"found {found.size} bytes, sha256 {found.sha256}"
         )
-
-
-def _link(source: Path, target: Path) -> bool:
-    if source.is_symlink():
-        return False
-    try:
-        os.link(source, target)
-    except FileNotFoundError as error:
-        raise Corrupt(f"{source} is missing") from error
-    except OSError:
-        # Another disk, or one without hard links.
-        return False
-    return True
 
 
 def _stamp(path: Path) -> Stamp:

@@ -24,8 +24,9 @@ from feed.errors import (
     VersionExists,
 )
 from feed.interface import Feed, LocalFile, Progress, Published
-from feed.rules import STRICTEST, check_publish, headroom_problems, in_lines, view_problem
+from feed.rules import STRICTEST, check_publish, headroom_problems, view_problem
 from matrix.digest import FileEntry, tree_digest
+from matrix.errors import in_lines
 from matrix.naming import Limits
 
 T = TypeVar("T")

@@ -83,7 +83,7 @@ def test_a_stage_holds_exactly_the_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="links need a privilege")
-def test_a_link_is_copied_not_linked(tmp_path: Path) -> None:
+def test_what_a_link_names_is_laid_out_in_its_place(tmp_path: Path) -> None:
     source, link = tmp_path / "blob", tmp_path / "link"
     source.write_bytes(b"content")
     link.symlink_to(source)
