@@ -19,7 +19,7 @@ from pathlib import Path
 
 from feed.errors import Corrupt, Rejected, Unavailable, VersionExists
 from feed.layout import Layout, Manifest
-from machine.files import Syncer, create_exclusive
+from machine.files import create_exclusive, flush_all, flush_folder
 from machine.locks import take
 from machine.processes import claim, owner_alive
 from machine.waits import WaitedTooLong, WaitRules
@@ -31,10 +31,9 @@ LOCK_WAIT = 120.0
 class Committer:
     """Commits staged versions to one feed."""
 
-    def __init__(self, layout: Layout, syncer: Syncer, most_versions: int) -> None:
+    def __init__(self, layout: Layout, most_versions: int) -> None:
         self._layout = layout
         self._most_versions = most_versions
-        self._syncer = syncer
         self._note = layout.tmp / "commit.json"
 
     @contextmanager
@@ -89,7 +88,7 @@ class Committer:
             text = f"{final.parent.name} {final.stem} is in the feed already"
             raise VersionExists(text) from error
         parents = [self._layout.packages] if fresh else []
-        self._syncer.folders([final.parent, *parents])
+        flush_all(flush_folder, [final.parent, *parents])
 
     def has(self, file: FileEntry) -> bool:
         """Whether the content is there; it was checked when it was written."""
@@ -112,7 +111,7 @@ class Committer:
                 folders.add(final.parent.parent)
                 temp.replace(final)
             folders.add(final.parent)
-        self._syncer.folders(folders)
+        flush_all(flush_folder, folders)
 
     def _write_note(self, version: Manifest, blobs: list[str]) -> None:
         note = {

@@ -21,7 +21,7 @@ from feed.errors import Corrupt, NotFound, Rejected, VersionExists, feed_errors
 from feed.interface import LocalFile, Progress, Published
 from feed.layout import STAGE, Layout, Manifest, parse_manifest
 from feed.rules import STRICTEST, check_publish, headroom_problems, matching, view_problem
-from machine.files import Syncer, long_path
+from machine.files import flush_all, flush_file, flush_folder, long_path
 from machine.processes import claim
 from matrix.digest import FileEntry
 from matrix.errors import in_lines
@@ -33,12 +33,11 @@ _SUFFIX = ".json"
 
 
 class DirectoryFeed:
-    """A feed in a folder. With `durable=False` it may not survive a power cut (for tests)."""
+    """A feed in a folder."""
 
-    def __init__(self, root: Path, *, durable: bool = True, limits: Limits = STRICTEST) -> None:
+    def __init__(self, root: Path, *, limits: Limits = STRICTEST) -> None:
         self._layout = Layout(long_path(root))
-        self._syncer = Syncer(durable=durable)
-        self._committer = Committer(self._layout, self._syncer, limits.versions)
+        self._committer = Committer(self._layout, limits.versions)
         self.name = f"dir:{root.resolve().as_posix()}"
         self.limits = limits
 
@@ -105,7 +104,7 @@ class DirectoryFeed:
         path = stage("manifest")
         path.write_bytes(manifest.to_json())
         blobs: dict[str, Path] = {}
-        self._syncer.files([path, *self._copy(files, stage, blobs, meter)])
+        flush_all(flush_file, [path, *self._copy(files, stage, blobs, meter)])
         with self._committer.exclusive(meter.left()):
             meter.check()
             self._committer.commit(manifest, path, blobs)
@@ -160,7 +159,7 @@ class DirectoryFeed:
         with feed_errors(f"cannot promote {package} {version}", self._layout.root):
             marker.parent.mkdir(parents=True, exist_ok=True)
             marker.touch()
-            self._syncer.folders([marker.parent])
+            flush_all(flush_folder, [marker.parent])
 
     def sweep_stale(self) -> list[Path]:
         """Remove what publishers that are gone left unfinished."""
@@ -173,12 +172,12 @@ class DirectoryFeed:
         self._layout.check()
         with feed_errors("cannot list packages", self._layout.root):
             names = _listing(self._layout.packages)
-            named = [name for name in names if not self.limits.package_problem(name)]
+            named = [name for name in names if not self.limits.package.problem(name)]
             return iter([name for name in named if self.names(name)])
 
     def versions(self, package: str, prefix: str = "") -> Iterator[Published]:
         """Every version that begins with `prefix`, read in full before the first is handed out."""
-        if self.limits.package_problem(package):
+        if self.limits.package.problem(package):
             return iter(())
         with feed_errors(f"cannot list {package}", self._layout.root):
             names = self.names(package, prefix)
@@ -205,7 +204,7 @@ class DirectoryFeed:
         return found
 
     def _manifest(self, package: str, version: str) -> Manifest | None:
-        if self.limits.package_problem(package) or self.limits.version_problem(version):
+        if self.limits.package.problem(package) or self.limits.version.problem(version):
             return None
         with feed_errors(f"cannot read {package} {version}", self._layout.root):
             try:

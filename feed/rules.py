@@ -21,11 +21,13 @@ _IDENTIFIER = rf"(?:{_NUMBER}|[0-9]*[a-z-][0-9a-z-]*)"
 
 STRICTEST = Limits(
     package=NameRule(
+        "package",
         re.compile(r"[a-z0-9]+(?:[-_.][a-z0-9]+)*"),
         "lower-case letters and digits, in segments joined by a single '-', '_' or '.'",
         longest=255,
     ),
     version=NameRule(
+        "version",
         re.compile(
             rf"({_NUMBER})\.({_NUMBER})\.({_NUMBER})(?:-{_IDENTIFIER}(?:\.{_IDENTIFIER})*)?"
         ),
@@ -137,7 +139,7 @@ def matching(entries: Iterable[FileEntry], patterns: Iterable[str]) -> tuple[Fil
 
 def check_publish(limits: Limits, package: str, version: str, entries: Sequence[FileEntry]) -> None:
     """Refuse a version before a byte is sent. Raises `Rejected` with all problems."""
-    named = (limits.package_problem(package), limits.version_problem(version))
+    named = (limits.package.problem(package), limits.version.problem(version))
     problems = [found for found in named if found]
     if not entries:
         problems.append("a version needs at least one file")
@@ -152,7 +154,7 @@ def headroom_problems(
     """Packages without room for their new versions. `taken`: the versions of a package."""
     wanted: dict[str, set[str]] = {}
     for package, version in plan:
-        if not limits.package_problem(package):
+        if not limits.package.problem(package):
             wanted.setdefault(package, set()).add(version)
     problems = []
     for package, versions in wanted.items():

@@ -132,24 +132,10 @@ def flush_folder(path: Path) -> None:
             raise
 
 
-class Syncer:
-    """Flushes many files or folders at once: the flushes share their waiting."""
-
-    def __init__(self, *, durable: bool = True) -> None:
-        self._durable = durable
-
-    def files(self, paths: Collection[Path]) -> None:
-        """Flush the content of files."""
-        self._each(flush_file, paths)
-
-    def folders(self, paths: Collection[Path]) -> None:
-        """Flush the names in folders."""
-        self._each(flush_folder, paths)
-
-    def _each(self, flush: Callable[[Path], None], paths: Collection[Path]) -> None:
-        if self._durable:
-            with ThreadPoolExecutor(8) as pool:
-                list(pool.map(flush, paths))
+def flush_all(flush: Callable[[Path], None], paths: Collection[Path]) -> None:
+    """Flush many files or folders at once: the flushes share their waiting."""
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(flush, paths))
 
 
 def _flush(path: Path, flags: int) -> None:

@@ -60,16 +60,12 @@ def files_digest(files: Iterable[FileEntry]) -> str:
     return digest.hexdigest()
 
 
-def canonical_json(value: Any) -> bytes:
-    """The one encoding of a value, so that equal values have equal digests on every machine."""
-    return json.dumps(
-        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
-    ).encode()
-
-
 def value_digest(value: Any) -> str:
-    """The SHA-256 of a JSON value."""
-    return hashlib.sha256(canonical_json(value)).hexdigest()
+    """The SHA-256 of a JSON value in its one encoding, the same on every machine."""
+    text = json.dumps(
+        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    )
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"

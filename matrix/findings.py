@@ -71,31 +71,21 @@ class Evidence:
     source: str = ""
     at: str = ""
 
-    @property
-    def seen(self) -> bool:
-        """Whether there was an effect, on a real device."""
-        return not self.emulated and self.gain is not None and abs(self.gain) >= LEAST_EFFECT
-
-    @property
-    def measured(self) -> bool:
-        """Whether the effect is beyond what the measurement's noise can make."""
-        if not self.seen or self.protocol != "interleaved" or self.low is None or self.high is None:
+    def shows(self, effect: str) -> bool:
+        """Whether there was such an effect, or none worth the name, on a real device."""
+        if self.emulated or self.gain is None:
             return False
-        return min(abs(self.low), abs(self.high)) > self.floor and self.low * self.high > 0
+        return (abs(self.gain) < LEAST_EFFECT) is (effect == "none")
 
-    @property
-    def seen_none(self) -> bool:
-        """Whether there was no effect worth the name, on a real device."""
-        return not self.emulated and self.gain is not None and abs(self.gain) < LEAST_EFFECT
-
-    @property
-    def measured_none(self) -> bool:
-        """Whether an effect would have been beyond what was measured."""
-        if not self.seen_none or self.protocol != "interleaved":
+    def proves(self, effect: str) -> bool:
+        """Whether that is beyond what the measurement's noise can make."""
+        if not self.shows(effect) or self.protocol != "interleaved":
             return False
         if self.low is None or self.high is None:
             return False
-        return self.low > -LEAST_EFFECT and self.high < LEAST_EFFECT
+        if effect == "none":
+            return self.low > -LEAST_EFFECT and self.high < LEAST_EFFECT
+        return min(abs(self.low), abs(self.high)) > self.floor and self.low * self.high > 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,10 +140,10 @@ class Finding:
     @property
     def level(self) -> int:
         """How far the evidence carries."""
-        good = [one for one in self.evidence if one.supports and self._shown(one)]
+        good = [one for one in self.evidence if one.supports and one.shows(self.effect)]
         if not good:
             return 0
-        models = {(one.architecture, one.model) for one in good if self._measured(one)}
+        models = {(one.architecture, one.model) for one in good if one.proves(self.effect)}
         if not models:
             return 1
         # Two models of unknown architecture may have nothing in common.
@@ -161,12 +151,6 @@ class Finding:
         if len(known) >= 3:
             return 5 if self._predictive() else 4
         return 3 if max(known.values(), default=0) >= 2 else 2
-
-    def _shown(self, one: Evidence) -> bool:
-        return one.seen_none if self.effect == "none" else one.seen
-
-    def _measured(self, one: Evidence) -> bool:
-        return one.measured_none if self.effect == "none" else one.measured
 
     def _predictive(self) -> bool:
         told = [one for one in self.evidence if one.predicted and not one.emulated]

@@ -31,6 +31,8 @@ _REVISION = re.compile(r"r[0-9]+")
 class NameRule:
     """How a name may look."""
 
+    what: str
+    """What it names, for messages."""
     pattern: re.Pattern[str]
     """The groups that it captures are numbers."""
     form: str
@@ -39,16 +41,16 @@ class NameRule:
     largest: int | None = None
     """The largest number that a captured group may be."""
 
-    def problem(self, what: str, name: str) -> str | None:
+    def problem(self, name: str) -> str | None:
         """Why the feed would refuse the name; None: it would not."""
         if len(name) > self.longest:
-            return f"{what} {quote(name)} is longer than {self.longest} characters"
+            return f"{self.what} {quote(name)} is longer than {self.longest} characters"
         match = self.pattern.fullmatch(name)
         if not match:
-            return f"{what} {quote(name)} must be {self.form}"
+            return f"{self.what} {quote(name)} must be {self.form}"
         largest = self.largest
         if largest is not None and any(int(part) > largest for part in match.groups()):
-            return f"{what} {quote(name)} has a number above {largest}"
+            return f"{self.what} {quote(name)} has a number above {largest}"
         return None
 
 
@@ -60,14 +62,6 @@ class Limits:
     version: NameRule
     versions: int
     """Of one package, over all time: deleted ones count."""
-
-    def package_problem(self, name: str) -> str | None:
-        """Why the feed would refuse a package of that name."""
-        return self.package.problem("package", name)
-
-    def version_problem(self, version: str) -> str | None:
-        """Why the feed would refuse that version."""
-        return self.version.problem("version", version)
 
 
 def stamp_problems(stamp: str, labels: tuple[str, ...]) -> list[Problem]:
@@ -109,7 +103,7 @@ def template_problems(template: str, limits: Limits) -> list[Problem]:
     if fields and "model" not in fields:
         return fault("lacks {model}", "or use one fixed name")
     room = max(HASHES[0], model_room(template, limits))
-    problem = limits.package_problem(render(template, "m" * room, "t" * LONGEST_TASK))
+    problem = limits.package.problem(render(template, "m" * room, "t" * LONGEST_TASK))
     return fault(f"does not make a package name: {problem}") if problem else []
 
 

@@ -172,14 +172,11 @@ def _joined(parts: Sequence[Hypothesis]) -> Hypothesis:
     )
 
 
-def artifact_digest(files: Iterable[FileEntry]) -> str:
-    """The identity of the models of a package, without the manifest, which holds the settings."""
-    return tree_digest(file for file in files if file.path != MANIFEST)
-
-
 def trial_digest(files: Iterable[FileEntry], runtime: Mapping[str, str]) -> str:
-    """The identity of what is measured: equal models, opened in the same way."""
-    artifact = artifact_digest(files)
-    return artifact if not runtime else files_digest(
-        [FileEntry(artifact, 0, value_digest(dict(runtime)))]
-    )  # fmt: skip
+    """The identity of what is measured: equal models, opened in the same way.
+
+    The manifest is left out: it holds the settings.
+    """
+    artifact = tree_digest(file for file in files if file.path != MANIFEST)
+    opened = FileEntry(artifact, 0, value_digest(dict(runtime)))
+    return files_digest([opened]) if runtime else artifact

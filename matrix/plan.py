@@ -259,7 +259,7 @@ def name_problems(plan: Plan, limits: Limits) -> list[Problem]:
     found = []
     owners: dict[tuple[str, str], str] = {}
     for package, version, who in names:
-        faults = filter(None, (limits.package_problem(package), limits.version_problem(version)))
+        faults = filter(None, (limits.package.problem(package), limits.version.problem(version)))
         found += [Problem(who, fault) for fault in faults]
         other = owners.setdefault((package, version), who)
         if other != who:

@@ -258,9 +258,10 @@ class Entry:
         return Entry(self.table(key) or {}, f"{self.where}: {key}", self.problems)
 
     def rows(self, key: str, named: str = "", lines: Sequence[int] = ()) -> list[Entry]:
-        """The tables of a list as entries; messages tell their number and what `named` holds.
+        """The tables of a list as entries. Messages call each by its number, and by what it has
+        under the key `named`.
 
-        `lines`: where they begin in the file; messages tell it if it is known of all of them.
+        `lines`: on which they begin in the file; messages say so if every table has one.
         """
         self.known.append(key)
         given = self.data.get(key, [])

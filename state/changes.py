@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
@@ -17,6 +17,8 @@ from state.rows import Part
 from state.schema import bench, event, lease, outcome, sweep, work
 from state.transitions import FINAL, WAITING, unfinished
 
+T = TypeVar("T")
+
 
 class WritingPart(Part):
     """What the parts of `State` that write share: the database."""
@@ -24,6 +26,16 @@ class WritingPart(Part):
     def __init__(self, database: Database) -> None:
         super().__init__(database)
         self.database = database
+
+    def _attempt(self, change: Callable[[sa.Connection], T], held: Lease | None = None) -> T:
+        """Make a change in a transaction of its own; with a lease, only while that is held."""
+
+        def guarded(connection: sa.Connection) -> T:
+            if held is not None:
+                check_token(connection, held)
+            return change(connection)
+
+        return self.database.attempt(guarded)
 
 
 _FORGOTTEN = """

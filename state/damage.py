@@ -22,18 +22,15 @@ _NUMBERS = frozenset({"seconds", "bytes", "exit_code", "n"})
 _TEXTS = frozenset({"tree", "failure", "stage", "message", "why", "same_as", "unlisted", "unshown"})
 
 
-class Unreadable:
-    """Stands for text that is not JSON."""
-
-
 def parsed(value: Any) -> Any:
-    """The value of a JSON column, which PostgreSQL's driver has read already."""
+    """The value of a JSON column, which PostgreSQL's driver has read already; text that is not JSON
+    stays text."""
     if not isinstance(value, str | bytes):
         return value
     try:
         return json.loads(value)
     except ValueError:
-        return Unreadable()
+        return value
 
 
 def mapping(value: Any, where: str) -> dict[str, Any] | None:

@@ -58,7 +58,7 @@ class Leases(changes.WritingPart):
                 return None
             return _take(self.database, connection, sweep_id, found, owner, ttl)
 
-        return self.database.attempt(work_)
+        return self._attempt(work_)
 
     def renew(self, held: Lease, ttl: float) -> bool:
         """The heartbeat. False: somebody else has the lease, stop working on its cells.
@@ -96,7 +96,7 @@ class Leases(changes.WritingPart):
             changes.add_event_of(connection, held, Kind.RELEASED, data={"done": done})
             return True
 
-        return self.database.attempt(work_)
+        return self._attempt(work_)
 
 
 def dead_here(database: Database) -> list[int]:

@@ -8,7 +8,7 @@ from collections.abc import Collection
 
 from sqlalchemy import Connection, insert, update
 
-from state.changes import WritingPart, add_event_of, check_token, named, of_work
+from state.changes import WritingPart, add_event_of, named, of_work
 from state.database import now
 from state.errors import StateError
 from state.measurements import MEASURED
@@ -22,7 +22,7 @@ class Measuring(WritingPart):
 
     def keep(self, one: Measurement) -> int:
         """Keep a measurement that belongs to no sweep's work; returns its id."""
-        return self.database.attempt(lambda connection: _insert(connection, one))
+        return self._attempt(lambda connection: _insert(connection, one))
 
     def measured(self, held: Lease, cell: str, told: Json, new: Collection[Measurement]) -> None:
         """A leased cell has been measured: keep the measurements, and tick it off.
@@ -31,22 +31,20 @@ class Measuring(WritingPart):
         """
 
         def work(connection: Connection) -> None:
-            check_token(connection, held)
             for one in new:
                 _insert(connection, one)
             _settle(connection, held, cell, BenchState.MEASURED, None, told)
 
-        self.database.attempt(work)
+        self._attempt(work, held)
 
     def unmeasurable(self, held: Lease, cell: str, message: str) -> None:
         """A leased cell could not be measured; the next run of the sweep tries again."""
 
         def work(connection: Connection) -> None:
-            check_token(connection, held)
             why = clean(message)
             _settle(connection, held, cell, BenchState.FAILED, why, {"message": why})
 
-        self.database.attempt(work)
+        self._attempt(work, held)
 
     def measure_again(self, sweep_id: int, cells: Collection[str]) -> None:
         """Let the next run of a sweep measure these cells again."""
@@ -56,7 +54,7 @@ class Measuring(WritingPart):
             values = {"state": BenchState.WANTED.value, "message": None}
             connection.execute(update(bench).where(*mine).values(values))
 
-        self.database.attempt(work)
+        self._attempt(work)
 
 
 def _settle(

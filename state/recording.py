@@ -57,8 +57,6 @@ class Recording(changes.WritingPart):
         def work(connection: Connection) -> None:
             nonlocal tries
             tries += 1
-            if held is not None:
-                changes.check_token(connection, held)
             model = connection.execute(_change(status, held is not None), values).scalar()
             if model is None:
                 _refuse(connection, held, sweep_id, cell, status, again=tries > 1)
@@ -79,11 +77,11 @@ class Recording(changes.WritingPart):
             if status in FINAL:
                 changes.open_benches(connection, sweep_id, model)
 
-        self.database.attempt(work)
+        self._attempt(work, held)
 
     def note(self, sweep_id: int, kind: Kind, data: Json | None = None) -> int:
         """Append an event about the sweep as a whole; returns its id."""
-        return self.database.attempt(
+        return self._attempt(
             lambda connection: changes.add_event(connection, sweep_id, kind, data=data)
         )
 

@@ -53,7 +53,7 @@ class Seeding(WritingPart):
             settle_work(connection, sweep_id)
             return Seeded(len(new), tuple(sorted(row.cell for row in wrong)))
 
-        return self.database.attempt(work)
+        return self._attempt(work)
 
     def unseed(self, sweep_id: int, missing: Iterable[str], listed_at: float) -> list[str]:
         """Plan published cells again that a complete listing of the feed did not have.
@@ -71,7 +71,7 @@ class Seeding(WritingPart):
             settle_work(connection, sweep_id)
             return planned
 
-        return self.database.attempt(work)
+        return self._attempt(work)
 
 
 _AS_SEEDED: Mapping[str, Any] = {

@@ -71,7 +71,7 @@ class Sweeps(changes.WritingPart, Queries):
             run = changes.add_event(connection, sweep_id, Kind.BEGUN, data=data)
             return sweep_id, created, run
 
-        sweep_id, created, run = self.database.attempt(work_)
+        sweep_id, created, run = self._attempt(work_)
         return replace(self.sweep(sweep_id), created=created, run=run)
 
     def end(self, sweep_id: int, exit_code: int) -> None:
@@ -85,7 +85,7 @@ class Sweeps(changes.WritingPart, Queries):
             )
             changes.add_event(connection, sweep_id, Kind.ENDED, data={"exit_code": int(exit_code)})
 
-        self.database.attempt(work_)
+        self._attempt(work_)
 
     def retry(
         self,
@@ -114,7 +114,7 @@ class Sweeps(changes.WritingPart, Queries):
             changes.settle_work(connection, sweep_id)
             return planned
 
-        return self.database.attempt(work_)
+        return self._attempt(work_)
 
     def cancel_open(self, sweep_id: int) -> list[str]:
         """Cancel open cells that nobody holds; the next `begin` plans them again."""
@@ -128,7 +128,7 @@ class Sweeps(changes.WritingPart, Queries):
                 connection, sweep_id, sa.and_(still_open, ~changes.is_leased), values
             )
 
-        return self.database.attempt(work_)
+        return self._attempt(work_)
 
 
 def _join(database: Database, connection: sa.Connection, stamp: str, feed: str) -> tuple[int, bool]:

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 from sqlalchemy import Connection, Table, delete, func, insert, select, update
 
 from matrix.trials import OVER, TuningStatus
-from state.changes import WritingPart, check_token, of_work
+from state.changes import WritingPart, of_work
 from state.database import now
 from state.measuring import packed
 from state.records import Lease, Work
 from state.schema import outcome, trial, trial_session, tuning, work
 from state.text import columns_of
 from state.tunings import SessionRow, TrialRow, TuningRow
-
-Result = TypeVar("Result")
 
 
 class Tuning(WritingPart):
@@ -43,7 +41,7 @@ class Tuning(WritingPart):
                 )
             return True
 
-        return self.database.attempt(work)
+        return self._attempt(work)
 
     def keep_tuning(self, row: TuningRow, held: Lease | None = None) -> None:
         """Record how far a tuning has come: its status, message and detail."""
@@ -51,12 +49,8 @@ class Tuning(WritingPart):
         values["ended_at"] = now() if row.status in OVER else None
         if row.status is TuningStatus.RUNNING:
             values["began_at"] = func.coalesce(tuning.c.began_at, now())
-        self._attempt(
-            held,
-            lambda connection: connection.execute(
-                update(tuning).where(tuning.c.id == row.id).values(values)
-            ),
-        )
+        change = update(tuning).where(tuning.c.id == row.id).values(values)
+        self._attempt(lambda connection: connection.execute(change), held)
 
     def keep_trial(self, row: TrialRow, held: Lease | None = None) -> None:
         """Record a trial, or what has become of it."""
@@ -78,7 +72,7 @@ class Tuning(WritingPart):
             connection.execute(delete(trial).where(trial.c.tuning_id == tuning_id))
             return dropped
 
-        return self._attempt(held, work_)
+        return self._attempt(work_, held)
 
     def offer_builds(self, held: Lease, cell: str) -> None:
         """Let any machine that can build a cell make builds for its tuning, ahead of the machine
@@ -96,19 +90,11 @@ class Tuning(WritingPart):
             mine = of_work(work, Work(held.sweep_id, held.model, needs))
             connection.execute(update(work).where(mine, work.c.state == before).values(state=after))
 
-        self._attempt(held, work_)
+        self._attempt(work_, held)
 
     def _put(
         self, table: Table, key: dict[str, Any], values: dict[str, Any], held: Lease | None
     ) -> None:
         statement = self.database.insert(table).values({**key, **values})
         statement = statement.on_conflict_do_update(index_elements=list(key), set_=values)
-        self._attempt(held, lambda connection: connection.execute(statement))
-
-    def _attempt(self, held: Lease | None, change: Callable[[Connection], Result]) -> Result:
-        def guarded(connection: Connection) -> Result:
-            if held is not None:
-                check_token(connection, held)
-            return change(connection)
-
-        return self.database.attempt(guarded)
+        self._attempt(lambda connection: connection.execute(statement), held)

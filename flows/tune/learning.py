@@ -148,7 +148,7 @@ def _speaks_about(one: Observation, finding: Finding) -> bool:
 def _unknown(known: Knowledge, seen: Iterable[Observation]) -> Iterator[Observation]:
     """What was confirmed on a device, and what no finding recommends."""
     for one in seen:
-        if one.verdict is not Verdict.BETTER or not one.evidence.measured:
+        if one.verdict is not Verdict.BETTER or not one.evidence.proves("change"):
             continue
         if _id(one) in known.findings or not _claimable(one):
             continue

@@ -53,7 +53,7 @@ def directory(folder: Path) -> Iterator[Subject]:
     """A folder."""
 
     def opened() -> DirectoryFeed:
-        return DirectoryFeed(folder / "feed", durable=False)
+        return DirectoryFeed(folder / "feed")
 
     def fill(package: str, count: int) -> None:
         (folder / "feed" / "packages" / package).mkdir()

@@ -221,8 +221,8 @@ def test_names_beyond_the_declared_limits_are_refused(
     subject: Subject, files: tuple[LocalFile, ...]
 ) -> None:
     package, limits = subject.package(), subject.feed.limits
-    assert limits.package_problem(package) is None
-    assert limits.version_problem(A) is None
+    assert limits.package.problem(package) is None
+    assert limits.version.problem(A) is None
     bad = [
         ("x" * (limits.package.longest + 1), A),
         ("a\n", A),

@@ -10,6 +10,6 @@ from feed.directory import DirectoryFeed
 @pytest.fixture
 def feed(tmp_path: Path) -> DirectoryFeed:
     """An empty directory feed at tmp_path / "feed"."""
-    made = DirectoryFeed(tmp_path / "feed", durable=False)
+    made = DirectoryFeed(tmp_path / "feed")
     made.preflight()
     return made

@@ -20,7 +20,7 @@ from feed.errors import Corrupt, NoSpace, Unavailable, VersionExists
 from feed.interface import write_description
 from feed.layout import Layout, Manifest
 from feed.publisher import Publisher
-from machine.files import Syncer, create_exclusive
+from machine.files import create_exclusive
 from machine.processes import claim
 from tests.fakes.feed import tree_of, write_files
 from tests.machine.dead import dead_name
@@ -72,7 +72,7 @@ def test_blobs_of_a_publish_that_died_are_taken_back(
     assert not (tmp_path / "feed" / "tmp" / "commit.json").exists()
 
 
-@pytest.mark.parametrize("step", ["feed.commit.create_exclusive", "machine.files.Syncer.folders"])
+@pytest.mark.parametrize("step", ["feed.commit.create_exclusive", "feed.commit.flush_all"])
 def test_a_disk_that_fails_in_the_middle_leaves_nothing_in_the_way(
     feed: DirectoryFeed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
@@ -151,7 +151,7 @@ def test_a_note_that_cannot_be_read_is_an_error(feed: DirectoryFeed, tmp_path: P
 def test_a_lock_that_is_held_is_waited_for_no_longer_than_the_deadline(
     feed: DirectoryFeed, tmp_path: Path
 ) -> None:
-    committer = Committer(Layout(tmp_path / "feed"), Syncer(durable=False), 5000)
+    committer = Committer(Layout(tmp_path / "feed"), 5000)
     with (
         FileLock(tmp_path / "feed" / "tmp" / "commit.lock"),
         pytest.raises(Unavailable, match="locked"),
@@ -163,7 +163,7 @@ def test_a_lock_that_is_held_is_waited_for_no_longer_than_the_deadline(
 def test_without_the_lock_the_manifest_is_still_exclusive(
     feed: DirectoryFeed, tmp_path: Path
 ) -> None:
-    committer = Committer(Layout(tmp_path / "feed"), Syncer(durable=False), 5000)
+    committer = Committer(Layout(tmp_path / "feed"), 5000)
     files = write_files(tmp_path / "src", {"x": b"1"})
     feed.publish("pkg", "1.0.0", files, "first")
     temp = tmp_path / "feed" / "tmp" / "manifest"

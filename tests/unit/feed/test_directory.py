@@ -150,7 +150,7 @@ def test_disk_errors_are_typed_and_leave_nothing(
 def test_no_version_is_published_or_planned_above_the_limit(
     files: tuple[LocalFile, ...], tmp_path: Path
 ) -> None:
-    feed = DirectoryFeed(tmp_path / "feed", durable=False, limits=replace(STRICTEST, versions=2))
+    feed = DirectoryFeed(tmp_path / "feed", limits=replace(STRICTEST, versions=2))
     feed.preflight()
     feed.publish("pkg", "1.0.0", files, "")
     feed.publish("pkg", "1.0.1", files, "")

@@ -67,7 +67,7 @@ def test_slug(text: str, found: str) -> None:
      "2147483647.0.0", "0.0.0-a.1a.01a"],
 )  # fmt: skip
 def test_versions_that_a_feed_takes(version: str) -> None:
-    assert STRICTEST.version_problem(version) is None
+    assert STRICTEST.version.problem(version) is None
 
 
 @pytest.mark.parametrize(
@@ -77,19 +77,19 @@ def test_versions_that_a_feed_takes(version: str) -> None:
      "0.0.0-" + "a" * 122, "0.0.0-ä", "0.0.0-a_b", "٠.0.0"],
 )  # fmt: skip
 def test_versions_that_no_feed_takes(version: str) -> None:
-    assert STRICTEST.version_problem(version)
+    assert STRICTEST.version.problem(version)
 
 
 @pytest.mark.parametrize("name", ["a", "0", "a-b_c.d", "a" * 255])
 def test_packages_that_a_feed_takes(name: str) -> None:
-    assert STRICTEST.package_problem(name) is None
+    assert STRICTEST.package.problem(name) is None
 
 
 @pytest.mark.parametrize(
     "name", ["", "A", "a--b", "a-_b", "-a", "a-", "a b", "a/b", "ä", "a\n", "a" * 256]
 )
 def test_packages_that_no_feed_takes(name: str) -> None:
-    assert STRICTEST.package_problem(name)
+    assert STRICTEST.package.problem(name)
 
 
 @pytest.mark.parametrize(
@@ -303,8 +303,8 @@ def test_all_names_of_any_catalog_are_valid_and_unique(
     names.append((plan.index_package, plan.index_version))
     assert len(set(names)) == len(names)
     for name, version in names:
-        assert STRICTEST.package_problem(name) is None
-        assert STRICTEST.version_problem(version) is None
+        assert STRICTEST.package.problem(name) is None
+        assert STRICTEST.version.problem(version) is None
     fixed = [version for _, version in names]
     assert len(set(fixed)) == len(fixed)  # whatever the template: one feed, one batch
 

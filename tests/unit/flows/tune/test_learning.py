@@ -126,7 +126,7 @@ def test_times_of_an_emulator_are_no_draft(tmp_path: Path, stage: Play) -> None:
     assert (seen.verdict, seen.settings, seen.evidence.target) == (
         Verdict.BETTER, ("opset=19",), "mlas_cpu",
     )  # fmt: skip
-    assert seen.evidence.measured
+    assert seen.evidence.proves("change")
     emulated = Observation(
         title=seen.title, settings=seen.settings, verdict=seen.verdict,
         evidence=Evidence(supports=True, model="m", architecture="x", gain=30.0, emulated=True),
