@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from machine.children import describe_exit
-from machine.disk import size_text
 from machine.waits import Cancelled, Told, WaitRules, untold
 from matrix.status import FailureClass
 from workers.errors import BuildFailed
@@ -121,13 +120,13 @@ class Call:
         self.peak = max(self.peak, resident)
         if limits.memory and resident > limits.memory:
             process.end()
-            text = f"used {size_text(resident)} of memory, the limit is {size_text(limits.memory)}"
+            text = f"used {_mb(resident)} of memory, the limit is {_mb(limits.memory)}"
             raise self.failed(FailureClass.MEMORY, text, hint="fewer --jobs leave more for each")
         written = log_size(self.log) - self.log_start
         if limits.output and written > limits.output:
             process.end()
             cut_log(self.log, self.log_start + limits.output)
-            text = f"wrote more than {size_text(limits.output)} to its log and was stopped"
+            text = f"wrote more than {_mb(limits.output)} to its log and was stopped"
             raise self.failed(FailureClass.CRASH, text, hint=f"see {self.log.name}")
 
     def _died(self, process: HostProcess) -> BuildFailed | Cancelled:
@@ -171,3 +170,7 @@ def cut_log(log: Path, size: int) -> None:
         stream.truncate(size)
         stream.seek(0, os.SEEK_END)
         stream.write(b"\n[modelmill: log cut here]\n")
+
+
+def _mb(size: int) -> str:
+    return f"{size / 1e6:.0f} MB"
