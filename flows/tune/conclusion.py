@@ -28,7 +28,7 @@ def champions_file(settings: Settings) -> Path:
 def conclude(settings: Settings, kept: Kept, told: Callable[[str], object]) -> None:
     """Keep what follows from the trials: the champion, and what was seen; `told`: in lines.
 
-    A tuning that has failed may be of other tools, so it crowns nobody.
+    A tuning that has failed may be of other tools, so it has no champion.
     """
     _learn(kept, Workspace(settings).knowledge, told)
     if kept.tuning.status is TuningStatus.FAILED:

@@ -1,14 +1,17 @@
-"""Builds and verifies the whole zoo, and writes the results to docs/zoo.md.
+"""Builds and verifies the whole zoo with both engines, and writes the results to docs/zoo.md.
 
-    python -m tests.bench.coverage            sweeps the zoo for the CPU and the QNN NPU (hours)
-    python -m tests.bench.coverage LOG...     reads the output of such sweeps: later logs win, and
-                                              cells that are in no log keep the page's result
+    python -m tests.bench.coverage                        sweeps the zoo: two hours
+    python -m tests.bench.coverage LOG... --winml LOG...  reads the output of such sweeps: later
+                                                          logs win, and cells that are in no log
+                                                          keep the page's result
 
-The NPU is Qualcomm's emulation on Linux (extra qnn): it shows what is computed, not how fast.
+The NPU is Qualcomm's emulation on Linux (extra qnn): it shows what is computed, not how fast. The
+winml engine needs its environment (`modelmill engine install winml`).
 """
 
 from __future__ import annotations
 
+import argparse
 import re
 import subprocess
 import sys
@@ -19,7 +22,8 @@ from pathlib import Path
 from matrix.catalog import load_catalog
 
 PAGE = Path(__file__).parents[2] / "docs" / "zoo.md"
-CPU, NPU = "mlas_cpu", "qnn_npu"
+CPU, NPU, WINML = "mlas_cpu", "qnn_npu", "winml"
+COLUMNS = {CPU: "CPU", NPU: "NPU, w8a16", WINML: "CPU, winml engine"}
 GOOD = ("published", "unchanged")
 LINE = re.compile(r"\[ *\d+/\d+\] (\w+) +(zoo/[^:\s]+):(\S+)@(\w+) +(.*)")
 HEAD = """# The zoo: every pair that is said to build
@@ -29,7 +33,8 @@ HEAD = """# The zoo: every pair that is said to build
 The packaged catalog `zoo` has a tiny model with seeded random weights for every pair of
 architecture and task that [coverage](coverage.md) calls `builds`. The table shows the result of
 building and verifying each model for ONNX Runtime's CPU provider and, in w8a16, for Qualcomm's NPU,
-which is emulated.
+which is emulated. The last column is the same for the CPU with [the winml engine](winml.md), which
+builds with winml-cli.
 
 - `verified`: every rung of [verification](verification.md) holds.
 - `cosine 0.93` and the like: these random weights lose too much accuracy in w8a16. A trained model
@@ -45,12 +50,12 @@ which is emulated.
 Results = dict[tuple[str, str, str], tuple[str, str]]
 
 
-def sweep() -> list[str]:
+def sweep(*options: str) -> list[str]:
     """The output of a sweep of the zoo."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "modelmill", "sweep", "zoo", "--home", folder]
         done = subprocess.run(
-            [*command, "--target", f"{CPU},{NPU}", "--jobs", "2"],
+            [*command, *options, "--jobs", "2"],
             stdout=subprocess.PIPE,
             text=True,
             check=False,
@@ -58,24 +63,24 @@ def sweep() -> list[str]:
     return done.stdout.splitlines()
 
 
-def results(lines: Iterable[str]) -> Results:
-    """Architecture, task and target -> status and message."""
+def results(lines: Iterable[str], column: str = "") -> Results:
+    """Architecture, task and column -> status and message; by default, a target is a column."""
     found: Results = {}
     for line in lines:
         if match := LINE.match(line):
             status, model, task, target, message = match.groups()
-            found[model.removeprefix("zoo/"), task, target] = status, message
+            found[model.removeprefix("zoo/"), task, column or target] = status, message
     return found
 
 
 def kept() -> dict[tuple[str, str, str], str]:
-    """Architecture, task and target -> the result on the page."""
+    """Architecture, task and column -> the result on the page."""
     lines = PAGE.read_text("utf-8").splitlines() if PAGE.is_file() else []
     rows = [line.strip("| ").split(" | ") for line in lines if line.startswith("| ")]
     return {
-        (row[0], row[1], target): said
+        (row[0], row[1], column): said
         for row in rows[1:]
-        for target, said in zip((CPU, NPU), row[2:], strict=True)
+        for column, said in zip(COLUMNS, row[2:], strict=False)
     }
 
 
@@ -97,21 +102,37 @@ def page(found: Results) -> str:
     told = kept() | {key: cell(result) for key, result in found.items()}
     rows = []
     for model in models:
-        keys = [(model.source.ref, model.task, target) for target in (CPU, NPU)]
+        keys = [(model.source.ref, model.task, column) for column in COLUMNS]
         rows.append((model.source.ref, model.task, *(told.get(key, "not run") for key in keys)))
     count = len(rows)
-    good = [sum(row[place] == "verified" for row in rows) for place in (2, 3)]
-    text = f"{good[0]} of {count} verify for the CPU, {good[1]} in w8a16 for the NPU.\n\n"
-    table = ["| architecture | task | CPU | NPU, w8a16 |", "|---|---|---|---|"]
-    table += [f"| {' | '.join(row)} |" for row in rows]
+    good = [sum(row[place] == "verified" for row in rows) for place in (2, 3, 4)]
+    text = (
+        f"{good[0]} of {count} verify for the CPU, {good[1]} in w8a16 for the NPU,\n"
+        f"and {good[2]} for the CPU with the winml engine.\n\n"
+    )
+    heads = ["architecture", "task", *COLUMNS.values()]
+    table = [f"| {' | '.join(row)} |" for row in (heads, ["---"] * len(heads), *rows)]
     return HEAD + text + "\n".join(table) + "\n"
 
 
-def main(logs: list[str]) -> None:
+def lines_of(logs: Iterable[str]) -> list[str]:
+    """The lines of all logs."""
+    return [line for log in logs for line in Path(log).read_text("utf-8").splitlines()]
+
+
+def main() -> None:
     """Write the page."""
-    lines = [line for log in logs for line in Path(log).read_text("utf-8").splitlines()]
-    PAGE.write_text(page(results(lines or sweep())), encoding="utf-8", newline="\n")
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("logs", nargs="*", metavar="LOG", help="output of sweeps")
+    parser.add_argument("--winml", nargs="+", metavar="LOG", default=[], help="of the winml engine")
+    given = parser.parse_args()
+    ours, theirs = lines_of(given.logs), lines_of(given.winml)
+    if not ours and not theirs:
+        ours = sweep("--target", f"{CPU},{NPU}")
+        theirs = sweep("--target", CPU, "--engine", "winml")
+    found = results(ours) | results(theirs, WINML)
+    PAGE.write_text(page(found), encoding="utf-8", newline="\n")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()
