@@ -23,7 +23,7 @@ from matrix.catalog import load_catalog
 
 PAGE = Path(__file__).parents[2] / "docs" / "zoo.md"
 CPU, NPU, WINML = "mlas_cpu", "qnn_npu", "winml"
-COLUMNS = {CPU: "CPU", NPU: "NPU, w8a16", WINML: "CPU, winml engine"}
+COLUMNS = {CPU: "CPU", NPU: "NPU, w8a16", WINML: "CPU, [winml engine](winml.md)"}
 GOOD = ("published", "unchanged")
 LINE = re.compile(r"\[ *\d+/\d+\] (\w+) +(zoo/[^:\s]+):(\S+)@(\w+) +(.*)")
 HEAD = """# The zoo: every pair that is said to build
@@ -33,8 +33,7 @@ HEAD = """# The zoo: every pair that is said to build
 The packaged catalog `zoo` has a tiny model with seeded random weights for every pair of
 architecture and task that [coverage](coverage.md) calls `builds`. The table shows the result of
 building and verifying each model for ONNX Runtime's CPU provider and, in w8a16, for Qualcomm's NPU,
-which is emulated. The last column is the same for the CPU with [the winml engine](winml.md), which
-builds with winml-cli.
+which is emulated.
 
 - `verified`: every rung of [verification](verification.md) holds.
 - `cosine 0.93` and the like: these random weights lose too much accuracy in w8a16. A trained model
@@ -97,22 +96,23 @@ def cell(result: tuple[str, str]) -> str:
 
 
 def page(found: Results) -> str:
-    """The whole page."""
+    """The whole page; a column without a result is left out."""
     models = load_catalog("zoo", base=Path.cwd()).models
     told = kept() | {key: cell(result) for key, result in found.items()}
+    columns = [column for column in COLUMNS if any(key[2] == column for key in told)]
     rows = []
     for model in models:
-        keys = [(model.source.ref, model.task, column) for column in COLUMNS]
+        keys = [(model.source.ref, model.task, column) for column in columns]
         rows.append((model.source.ref, model.task, *(told.get(key, "not run") for key in keys)))
-    count = len(rows)
-    good = [sum(row[place] == "verified" for row in rows) for place in (2, 3, 4)]
-    text = (
-        f"{good[0]} of {count} verify for the CPU, {good[1]} in w8a16 for the NPU,\n"
-        f"and {good[2]} for the CPU with the winml engine.\n\n"
-    )
-    heads = ["architecture", "task", *COLUMNS.values()]
-    table = [f"| {' | '.join(row)} |" for row in (heads, ["---"] * len(heads), *rows)]
-    return HEAD + text + "\n".join(table) + "\n"
+    good = {
+        column: sum(row[place] == "verified" for row in rows)
+        for place, column in enumerate(columns, 2)
+    }
+    counts = [f"- {COLUMNS[column]}: {number} of {len(rows)}" for column, number in good.items()]
+    heads = ["architecture", "task", *(COLUMNS[column] for column in columns)]
+    lines = [f"| {' | '.join(row)} |" for row in (heads, *rows)]
+    table = [lines[0], "|" + "---|" * len(heads), *lines[1:]]
+    return "\n".join([HEAD + "Verified:\n", *counts, "", *table, ""])
 
 
 def lines_of(logs: Iterable[str]) -> list[str]:
