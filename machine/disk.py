@@ -6,11 +6,7 @@ import errno
 import re
 import shutil
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-
-from matrix.errors import UsageError
 
 _FULL = {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)}
 _FULL_WINDOWS = {39, 112}
@@ -34,15 +30,6 @@ def says_full(text: str) -> bool:
 def reason(error: OSError) -> str:
     """What the system refused, in its words."""
     return error.strerror or str(error) or type(error).__name__
-
-
-@contextmanager
-def user_errors(text: str, hint: str = "") -> Iterator[None]:
-    """Turn an `OSError` into an error of usage: the text, and what the system refused."""
-    try:
-        yield
-    except OSError as error:
-        raise UsageError(f"{text}: {reason(error)}", hint=hint) from None
 
 
 def existing(path: Path) -> Path:

@@ -54,8 +54,15 @@ def missing_imports(engine: EngineSpec) -> list[str]:
     """
     needed = _IMPORTS.get(engine.name, ())
     if engine.python is None:
-        return [name for name in needed if find_spec(name) is None]
+        return [name for name in needed if not _importable(name)]
     environment = engine.python.parent.parent
     sites = [*environment.glob("lib/python3*/site-packages"), environment / "Lib/site-packages"]
     places = [str(site) for site in sites if site.is_dir()]
     return [name for name in needed if places and PathFinder.find_spec(name, places) is None]
+
+
+def _importable(name: str) -> bool:
+    try:
+        return find_spec(name) is not None
+    except ModuleNotFoundError:  # of a package that it would lie in
+        return False

@@ -12,8 +12,8 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from machine.disk import user_errors
 from machine.files import replace_file
+from machine.user_errors import user_errors
 
 
 def replace_text(path: Path, text: str, *, hint: str) -> None:

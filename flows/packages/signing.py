@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flows.cli.settings import Settings
-from machine.disk import user_errors
+from machine.user_errors import user_errors
 from matrix.digest import PAYLOAD_TYPE
 from matrix.errors import Exit, MillError, UsageError
 

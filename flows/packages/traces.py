@@ -12,8 +12,8 @@ from flows.cli.settings import Settings
 from flows.observe.trace.page import render as page_of
 from flows.packages.run_records import json_bytes, publish_record
 from flows.sweep.workspace import Workspace
-from machine.disk import user_errors
 from machine.files import replace_file
+from machine.user_errors import user_errors
 from matrix.errors import UsageError
 from workers.measure.trace.result import Trace
 

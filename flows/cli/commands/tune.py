@@ -109,7 +109,7 @@ def run(arguments: Arguments) -> Exit:
 def _exported(arguments: Arguments, name: str, code: Exit) -> Exit:
     """Write all sessions of the tunings to the file that was asked for."""
     from flows.tune.exported import export
-    from machine.disk import user_errors
+    from machine.user_errors import user_errors
 
     if arguments.export:
         path = arguments.settings.path(arguments.export)

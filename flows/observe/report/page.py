@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from flows.observe.trace import page as trace_page
 from flows.observe.webpage import replace_text, webpage
-from machine.disk import user_errors
+from machine.user_errors import user_errors
 from state.damage import Tolerated
 from state.reading import StateReader
 from state.records import MeasurementKind, SweepInfo

@@ -54,7 +54,9 @@ def test_other_feeds_do_not_load_this_package(tmp_path: Path) -> None:
 
 def test_loading_the_sdk_leaves_no_file_in_the_home_folder(tmp_path: Path) -> None:
     code = (
-        "import os; from feed.azure import sdk; sdk.load()\n"
+        "import os; from feed.azure import sdk; from feed.errors import Unavailable\n"
+        "try: sdk.connect('http://127.0.0.1:9', lambda: ('', ''), lambda reply: None, (5, 5))\n"
+        "except Exception as error: assert 'ConnectionError' in repr(error), error\n"
         "assert 'AZURE_DEVOPS_CACHE_DIR' not in os.environ"
     )
     assert "azure.devops" in loaded(code, tmp_path)

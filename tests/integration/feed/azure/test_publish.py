@@ -101,7 +101,7 @@ def test_a_file_that_the_tool_leaves_out_is_noticed(harness: AzureHarness) -> No
     with pytest.raises(Corrupt):
         publish(harness, harness.package("a"))
     harness.standin.behaviour.append({"drop": "build.json"})
-    with pytest.raises(Corrupt, match=r"missing: build\.json"):
+    with pytest.raises(Corrupt, match=r"build\.json is listed but missing"):
         publish(harness, harness.package("b"), version="0.0.0-other")
 
 

@@ -116,9 +116,10 @@ def test_a_caller_can_end_a_run_that_says_nothing(harness: AzureHarness) -> None
         if harness.standin.counts()["connection"]:
             raise Cancelled("enough")
 
+    before = _children()  # other tests keep servers and hosts running
     with pytest.raises(Cancelled):
         harness.feed().publish(NAME, VERSION, harness.package("a"), "d", progress=cancel)
-    assert not _children()
+    assert _children() <= before
 
 
 @pytest.mark.parametrize(
@@ -190,5 +191,5 @@ def _processes(pid: Path) -> list[psutil.Process]:
         return []
 
 
-def _children() -> list[psutil.Process]:
-    return [c for c in psutil.Process().children() if c.status() != psutil.STATUS_ZOMBIE]
+def _children() -> set[psutil.Process]:
+    return {c for c in psutil.Process().children() if c.status() != psutil.STATUS_ZOMBIE}
