@@ -25,6 +25,7 @@ from flows.sweep.workspace import Workspace
 from flows.tune.knowledge import load_knowledge
 from machine.files import remove_tree, replace_file
 from machine.locks import take_now
+from machine.user_errors import user_errors
 from machine.waits import untold
 from matrix.codec import to_json
 from matrix.errors import MillError, UsageError
@@ -63,7 +64,8 @@ class Onboarding:
         new = not self.folder.exists()
         try:
             if new:
-                self._mark(table)
+                with user_errors(f"--dest {self.folder} cannot be used"):
+                    self._mark(table)
             plan = self._plan(table, settings, today)
         except MillError:
             if new:
@@ -173,8 +175,10 @@ class Onboarding:
 @contextmanager
 def held(settings: Settings, folder: Path) -> Iterator[None]:
     """Nobody else onboards into this folder."""
-    locks = Workspace(settings).home / "onboardings"
-    locks.mkdir(parents=True, exist_ok=True)
+    workspace = Workspace(settings)
+    workspace.prepare()
+    locks = workspace.home / "onboardings"
+    locks.mkdir(exist_ok=True)
     digest = hashlib.sha256(str(folder.resolve()).encode("utf-8", "surrogatepass")).hexdigest()
     lock = take_now(locks / f"{digest[:16]}.lock")
     if lock is None:

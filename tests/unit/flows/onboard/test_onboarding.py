@@ -28,8 +28,8 @@ from workers.build.stages import Rung
 from workers.errors import BuildFailed
 
 
-def begin(folder: Path, model: str) -> None:
-    settings = resolve({"home": str(folder.parent / "home")}, {}, folder.parent)
+def begin(folder: Path, model: str, home: Path | None = None) -> None:
+    settings = resolve({"home": str(home or folder.parent / "home")}, {}, folder.parent)
     Onboarding(Wanted(model, "fill-mask"), folder, settings).go(date(2026, 1, 1))
 
 
@@ -41,6 +41,13 @@ def test_a_folder_with_a_catalog_of_its_own_is_never_taken_over(tmp_path: Path) 
     with pytest.raises(UsageError, match="holds other files"):
         begin(folder, "our/model")
     assert (folder / "logs" / "mine.log").read_text() == "mine"
+
+
+def test_a_folder_that_cannot_be_made_is_said_to_be_the_problem(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(UsageError, match="--dest .* cannot be used"):
+        begin(tmp_path / "file" / "proof", "our/model", tmp_path / "home")
+    assert (tmp_path / "file").read_text() == "mine"
 
 
 def test_the_proof_of_another_model_is_not_replaced(tmp_path: Path) -> None:
