@@ -100,12 +100,13 @@ def _architecture(model: Model, config: Json | None) -> str:
 
 
 def spelled(name: str) -> str:
-    """The model type that a table means: some write `XLM_RoBERTa` for `xlm-roberta`."""
+    """The model type that a table means: some write `XLM_RoBERTa` or `XLMRobertaConfig` for
+    `xlm-roberta`."""
     return name if name in heads() else _spellings().get(_folded(name), name)
 
 
 def _folded(name: str) -> str:
-    return name.casefold().replace("_", "-")
+    return name.casefold().replace("_", "").replace("-", "").removesuffix("config")
 
 
 @cache
@@ -172,7 +173,8 @@ def _of_transformers(
 def _not_exported(task: str, architecture: str, abilities: Abilities) -> Coverage:
     known = heads().get(architecture)
     if known is None:
-        why = f"Transformers has no architecture {architecture}; its code is in its repository"
+        why = f"the supported Transformers has no architecture {architecture}:"
+        why += " it is newer, or its code is in its repository"
         hint = "set remote_code in the catalog, or give a ready ONNX file as onnx"
         return Coverage(Verdict.CODE, architecture, task, why, hint)
     wanted = [abilities.synonyms.get(task, task)]

@@ -4,6 +4,8 @@
     python -m tests.bench.coverage LOG... --winml LOG...  reads the output of such sweeps: later
                                                           logs win, and cells that are in no log
                                                           keep the page's result
+    python -m tests.bench.coverage --registry FILE        says how much of a registry the page
+                                                          shows to be verified
 
 The NPU is Qualcomm's emulation on Linux (extra qnn): it shows what is computed, not how fast. The
 winml engine needs its environment (`modelmill engine install winml`).
@@ -16,14 +18,21 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
 from matrix.catalog import load_catalog
+from matrix.coverage import cover, heads
 
 PAGE = Path(__file__).parents[2] / "docs" / "zoo.md"
-CPU, NPU, WINML = "mlas_cpu", "qnn_npu", "winml"
-COLUMNS = {CPU: "CPU", NPU: "NPU, w8a16", WINML: "CPU, [winml engine](winml.md)"}
+CPU, NPU, WINML = "mlas_cpu", "qnn_npu", "winml "
+COLUMNS = {
+    CPU: "CPU",
+    NPU: "NPU, w8a16",
+    WINML + CPU: "winml engine: CPU",
+    WINML + NPU: "winml engine: NPU, w8a16",
+}
 GOOD = ("published", "unchanged")
 LINE = re.compile(r"\[ *\d+/\d+\] (\w+) +(zoo/[^:\s]+):(\S+)@(\w+) +(.*)")
 HEAD = """# The zoo: every pair that is said to build
@@ -40,7 +49,11 @@ which is emulated.
   of the same architecture is easier to quantize than a random one of two layers.
 - `does not load`: the emulation cannot open or run the model.
 - `verify failed`: another rung of verification does not hold.
+- `build failed`: the engine cannot build it.
 - `not run`: the cell has not been built yet.
+
+The last two columns show the same models built by the [winml engine](winml.md), and verified in the
+same way.
 
 `modelmill sweep zoo` builds all of them. The tests build a sample, and with `-m slow` all of them.
 
@@ -62,13 +75,13 @@ def sweep(*options: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-def results(lines: Iterable[str], column: str = "") -> Results:
-    """Architecture, task and column -> status and message; by default, a target is a column."""
+def results(lines: Iterable[str], engine: str = "") -> Results:
+    """Architecture, task and column -> status and message."""
     found: Results = {}
     for line in lines:
         if match := LINE.match(line):
             status, model, task, target, message = match.groups()
-            found[model.removeprefix("zoo/"), task, column or target] = status, message
+            found[model.removeprefix("zoo/"), task, engine + target] = status, message
     return found
 
 
@@ -115,6 +128,25 @@ def page(found: Results) -> str:
     return "\n".join([HEAD + "Verified:\n", *counts, "", *table, ""])
 
 
+def share_of(registry: str) -> str:
+    """How much of a registry's pairs of architecture and task, and of its entries, is verified."""
+    told, entries, pairs = kept(), Counter[str](), dict[tuple[str, str], str]()
+    models = load_catalog(registry, base=Path.cwd()).models
+    for model in models:
+        found = cover(model, "optimum")
+        if found.architecture in heads():
+            pairs[found.architecture, model.task] = found.task
+        for column in COLUMNS:
+            entries[column] += told.get((found.architecture, found.task, column)) == "verified"
+    lines = [f"{len(models)} entries; {len(pairs)} pairs have an architecture of Transformers"]
+    for column, head in COLUMNS.items():
+        keys = ((name, task, column) for (name, _), task in pairs.items())
+        good = sum(told.get(key) == "verified" for key in keys)
+        share = good / max(len(pairs), 1)
+        lines.append(f"{head}: {good} pairs ({share:.0%}), {entries[column]} entries are verified")
+    return "\n".join(lines)
+
+
 def lines_of(logs: Iterable[str]) -> list[str]:
     """The lines of all logs."""
     return [line for log in logs for line in Path(log).read_text("utf-8").splitlines()]
@@ -125,11 +157,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("logs", nargs="*", metavar="LOG", help="output of sweeps")
     parser.add_argument("--winml", nargs="+", metavar="LOG", default=[], help="of the winml engine")
+    parser.add_argument("--registry", metavar="FILE", help="a catalog or registry")
     given = parser.parse_args()
+    if given.registry:
+        print(share_of(given.registry))
+        return
     ours, theirs = lines_of(given.logs), lines_of(given.winml)
     if not ours and not theirs:
         ours = sweep("--target", f"{CPU},{NPU}")
-        theirs = sweep("--target", CPU, "--engine", "winml")
+        theirs = sweep("--target", f"{CPU},{NPU}", "--engine", "winml")
     found = results(ours) | results(theirs, WINML)
     PAGE.write_text(page(found), encoding="utf-8", newline="\n")
 

@@ -154,8 +154,8 @@ def run_stage(root: Path, stage: str, tail: str, label: str) -> None:
     spec = next(spec for spec in specs if spec.name == stage)
     labels = {other.name: _label(request, other) for other in specs}
     inputs = {name: root / labels[name] for name in spec.inputs if name in labels}
-    record = composition.read(inputs["export"]) if "export" in inputs else None
-    names = [one.name for one in record.components] if record and spec.per_component else [""]
+    record = composition.read(root / labels["export"]) if spec.per_component else None
+    names = [one.name for one in record.components] if record else [""]
     for name in names:
         out = root / label / name
         out.mkdir(parents=True)

@@ -37,7 +37,9 @@ def test_a_model_that_the_exporter_has_builds() -> None:
     assert told("fill-mask", "bert") == Coverage(Verdict.BUILDS, "bert", "fill-mask")
 
 
-@pytest.mark.parametrize("name", ["xlm_roberta", "XLM-RoBERTa", " xlm-roberta "])
+@pytest.mark.parametrize(
+    "name", ["xlm_roberta", "XLM-RoBERTa", " xlm-roberta ", "XLMRobertaConfig"]
+)
 def test_a_table_may_spell_a_model_type_its_own_way(name: str) -> None:
     assert told("fill-mask", name) == Coverage(Verdict.BUILDS, "xlm-roberta", "fill-mask")
 
@@ -60,6 +62,9 @@ def test_no_two_model_types_differ_in_their_spelling_alone() -> None:
         ("reinforcement-learning", "qwen2", "text-generation"),
         ("document-question-answering", "layoutlmv3", "question-answering"),
         ("document-question-answering", "vision-encoder-decoder", "image-to-text"),
+        ("any-to-any", "qwen2", "text-generation-with-past"),
+        ("any-to-any", "qwen3_vl", "image-text-to-text"),
+        ("video-text-to-text", "smolvlm", "image-text-to-text"),
         ("causal-lm", "gpt2", "text-generation"),
     ],
 )
@@ -95,6 +100,8 @@ def test_a_package_is_told_unless_the_config_does_without() -> None:
     ("task", "architecture", "why"),
     [
         ("tabular-classification", "sklearn", "pickles"),
+        ("tabular-classification", "extra_trees", "pickles"),
+        ("tabular-regression", "svm", "a pickle of scikit-learn"),
         ("tabular-regression", "unknown", "pickles"),
         ("reinforcement-learning", "unknown", "agents"),
         ("reinforcement-learning", "stable-baselines3", "agents"),

@@ -45,7 +45,7 @@ def test_a_folder_with_a_catalog_of_its_own_is_never_taken_over(tmp_path: Path) 
 
 def test_a_folder_that_cannot_be_made_is_said_to_be_the_problem(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
-    with pytest.raises(UsageError, match="--dest .* cannot be used"):
+    with pytest.raises(UsageError, match=r"--dest .* cannot be used"):
         begin(tmp_path / "file" / "proof", "our/model", tmp_path / "home")
     assert (tmp_path / "file").read_text() == "mine"
 
