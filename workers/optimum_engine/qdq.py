@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from workers.optimum_engine import device_limits, weight_only
+from workers.optimum_engine import calibrate, device_limits, weight_only
 from workers.optimum_engine.patched import patched
 from workers.sources import model_file, onnx_graph, weight_file
 from workers.sources.errors import quantize_error
@@ -91,7 +91,7 @@ def quantize(ready: Path, found: Mapping[str, tuple[float, float]], settings: Se
         activation_symmetric=settings.symmetric,
         add_qtype_converts=bool(settings.wide) and settings.precision == "w8a8",
         op_types_to_quantize=types,
-        nodes_to_exclude=sorted(settings.floats),
+        nodes_to_exclude=sorted(settings.floats | _empty(model, found)),
     )
     quantizer = qdq_quantizer.QDQQuantizer(
         model,
@@ -111,6 +111,13 @@ def quantize(ready: Path, found: Mapping[str, tuple[float, float]], settings: Se
     with patched("tensor_proto_to_array", read, *modules):
         quantizer.quantize_model()
     return quantizer.model.model
+
+
+def _empty(model: Any, found: Mapping[str, tuple[float, float]]) -> set[str]:
+    """Nodes with a tensor that is empty in every sample, and so has no range."""
+    empty = calibrate.float_tensors(model).keys() - found.keys()
+    nodes = model.graph.node
+    return {node.name for node in nodes if not empty.isdisjoint((*node.input, *node.output))}
 
 
 def _raise_epsilons(model: Any, found: Mapping[str, tuple[float, float]], levels: int) -> None:

@@ -124,6 +124,29 @@ def test_a_row_of_zeros_is_normalized_to_zeros(tmp_path: Path, precision: str) -
     assert np.abs(found[0] - wanted).max() < 0.05
 
 
+def test_a_tensor_that_is_always_empty_stays_in_floating_point(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("Greater", ["x", "limit"], ["high"], name="high"),
+        helper.make_node("NonZero", ["high"], ["places"], name="places"),
+        helper.make_node("Shape", ["places"], ["counts"], name="counts"),
+        helper.make_node("Gather", ["counts", "one"], ["count"], name="count"),
+        helper.make_node("Expand", ["half", "count"], ["none"], name="none"),
+        helper.make_node("Reshape", ["x", "flat"], ["values"], name="values"),
+        helper.make_node("Concat", ["values", "none"], ["all"], name="all", axis=0),
+        helper.make_node("Reshape", ["all", "wide"], ["rows"], name="rows"),
+        helper.make_node("MatMul", ["rows", "w"], ["y"], name="product"),
+    ]
+    weights = {
+        "limit": np.float32(1e9), "one": np.array([1]), "half": np.array([0.5], np.float32),
+        "flat": np.array([-1]), "wide": np.array([-1, 8]), "w": np.eye(8, dtype=np.float32),
+    }  # fmt: skip
+    made = quantized(tmp_path, graphs.model(nodes, weights), ROWS, "w8a16")
+    assert np.abs(outputs(made, ROWS) - ROWS).max() < 0.05
+    inputs = {node.name: [*node.input] for node in made.graph.node}
+    assert inputs["none"] == ["half", "count"]
+    assert "w" not in inputs["product"]
+
+
 def contents(model: Any) -> list[Any]:
     """Nodes and weights, wherever these were."""
     weights = [
