@@ -11,7 +11,8 @@ the exporter's table (`matrix.abilities`), then what else can be true of the mod
     Transformers lacks a head for the task      the entry's label is wrong
     it is no model of Transformers              `[[foreign]]`, or code of its repository
 
-An engine that builds from files of other libraries is asked for the file that the entry names.
+An engine that builds from files of other libraries is asked for the file that the entry names. Of
+an engine without a table, `measured.json` knows which models of the zoo it has built.
 
 Every pair of architecture and task that is said to build has an entry in the packaged catalog
 `zoo`, which is built and verified.
@@ -31,6 +32,7 @@ from matrix.abilities import DATA, READY, Abilities, abilities_of, aliases, engi
 from matrix.model import Model, SourceKind
 
 HEADS = DATA.parent / "heads.json"
+MEASURED = DATA.parent / "measured.json"
 UNKNOWN_TYPES = frozenset({"", "unknown", "none", "null"})
 Json = Mapping[str, Any]
 
@@ -79,8 +81,7 @@ def cover(model: Model, engine: str, config: Json | None = None) -> Coverage:
     if model.source.file and (abilities or model.source.file.lower().endswith(READY)):
         return _of_ready_file(model, architecture, engine)
     if abilities is None:
-        why = f"the engine {engine} has no table of what it builds"
-        return Coverage(Verdict.UNKNOWN, architecture, model.task, why)
+        return _measured(model.task, architecture, engine)
     found = _foreign(model, architecture) or _code(model, config, architecture)
     if found is None and (fault := abilities.task_fault(model.task)):
         found = Coverage(Verdict.IMPOSSIBLE, architecture, model.task, *fault)
@@ -112,6 +113,15 @@ def _folded(name: str) -> str:
 @cache
 def _spellings() -> Mapping[str, str]:
     return {_folded(name): name for name in heads()}
+
+
+def _measured(task: str, architecture: str, engine: str) -> Coverage:
+    """For an engine without a table: what a sweep of the zoo with it has shown."""
+    known = measured().get(engine)
+    if known and task in known.get(architecture, ()):
+        return Coverage(Verdict.BUILDS, architecture, task)
+    lacks = "no table of what it builds" if known is None else "not built a tiny model of this"
+    return Coverage(Verdict.UNKNOWN, architecture, task, f"the engine {engine} has {lacks}")
 
 
 def _of_ready_file(model: Model, architecture: str, engine: str) -> Coverage:
@@ -264,6 +274,16 @@ def nearest_to(architecture: str, task: str, abilities: Abilities) -> str:
         return shared, difflib.SequenceMatcher(None, architecture, name).ratio()
 
     return f"{max(able, key=likeness)}:{task}" if able else ""
+
+
+@cache
+def measured() -> Mapping[str, Mapping[str, tuple[str, ...]]]:
+    """Engines without a table of abilities -> what they have built of the zoo, verified."""
+    data = json.loads(MEASURED.read_text(encoding="ascii"))
+    return {
+        engine: {name: tuple(tasks) for name, tasks in found.items()}
+        for engine, found in data.items()
+    }
 
 
 @cache

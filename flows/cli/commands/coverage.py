@@ -19,13 +19,14 @@ def add(parser: Parser) -> None:
 def run(arguments: Arguments) -> None:
     from matrix.abilities import engines
     from matrix.catalog import load_catalog
+    from matrix.coverage import measured
     from workers.engines import find_engine
 
     settings = arguments.settings
     find_engine(settings.engine)
     targets = arguments.work.targets()
     catalog = load_catalog(arguments.catalog, base=settings.cwd, targets=targets, skip_bad=True)
-    names = dict.fromkeys((settings.engine, *engines()))
+    names = dict.fromkeys((settings.engine, *engines(), *measured()))
     found = {name: judged(catalog.models, name) for name in names}
     rows, sums = found[settings.engine], {name: by_verdict(one) for name, one in found.items()}
     document = {

@@ -11,7 +11,7 @@ import pytest
 
 from matrix.abilities import Abilities, abilities_of, aliases, rules
 from matrix.catalog import load_catalog
-from matrix.coverage import Coverage, Verdict, builds, cover, heads, spelled
+from matrix.coverage import Coverage, Verdict, builds, cover, heads, measured, spelled
 from matrix.model import Model, Overrides, Source, SourceKind
 from tests.docs.pages import DOCS
 from tests.plans.models import TARGETS, write
@@ -216,16 +216,28 @@ def test_all_of_the_zoo_is_buildable() -> None:
         assert cover(model, "optimum", config).verdict is Verdict.BUILDS, model.name
 
 
+def rows_of_the_zoo() -> list[list[str]]:
+    lines = (DOCS / "zoo.md").read_text("utf-8").splitlines()
+    return [line.strip("| ").split(" | ") for line in lines if line.startswith("| ")][1:]
+
+
 def test_the_page_of_the_zoo_has_every_entry_and_shows_it_verified() -> None:
     """Where it does not: `python -m tests.bench.coverage` writes it anew."""
-    rows = [
-        line.strip("| ").split(" | ")
-        for line in (DOCS / "zoo.md").read_text("utf-8").splitlines()
-        if line.startswith("| ")
-    ][1:]
+    rows = rows_of_the_zoo()
     zoo = load_catalog("zoo", base=Path.cwd(), targets=TARGETS)
     assert [tuple(row[:2]) for row in rows] == [(one.source.ref, one.task) for one in zoo.models]
     assert [row for row in rows if row[2] != "verified"] == []
+
+
+def test_an_engine_without_a_table_has_built_what_the_page_of_the_zoo_says() -> None:
+    shown = {(row[0], row[1]) for row in rows_of_the_zoo() if row[4] == "verified"}
+    known = measured()["winml"]
+    assert shown == {(name, task) for name, tasks in known.items() for task in tasks}
+    assert cover(entry("fill-mask", "bert"), "winml").verdict is Verdict.BUILDS
+    other = cover(entry("text-generation", "bert"), "winml")
+    assert other.verdict is Verdict.UNKNOWN
+    assert "has not built a tiny model" in other.why
+    assert "no table" in cover(entry("fill-mask", "bert"), "ours").why
 
 
 def test_the_tables_are_plain_json() -> None:

@@ -55,9 +55,10 @@ def test_people_see_entries_totals_and_engines(
     assert "nearest that builds: " in told
     for words in (["P1", "2", "0", "1", "1", "0"], ["bert", "2", "1", "1", "0", "0"]):
         assert words in [line.split() for line in told.splitlines()]
-    assert told.splitlines()[-2:] == [
+    assert told.splitlines()[-3:] == [
         "optimum: 2 of 4 entries build (1 builds, 1 builds-as, 1 needs-exporter, 1 impossible)",
         "tabular: 0 of 4 entries build (3 impossible, 1 unknown)",
+        "winml: 1 of 4 entries build (1 builds, 3 unknown)",
     ]
 
 
@@ -71,12 +72,12 @@ def test_machines_get_the_same(project: Path, capsys: pytest.CaptureFixture[str]
     assert found["engines"]["optimum"]["builds"] == 1
 
 
-def test_an_engine_without_a_table_is_told_beside_those_that_have_one(
+def test_the_engine_that_is_asked_for_comes_first(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["coverage", registry(project), "--engine", "winml"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[-3] == "winml: 0 of 4 entries build (4 unknown)"
+    assert lines[-3] == "winml: 1 of 4 entries build (1 builds, 3 unknown)"
     assert lines[-2].startswith("optimum: 2 of 4")
 
 
