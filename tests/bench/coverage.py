@@ -51,7 +51,7 @@ which is emulated.
   of the same architecture is easier to quantize than a random one of two layers.
 - `does not load`: the emulation cannot open or run the model.
 - `verify failed`: another rung of verification does not hold.
-- `build failed`: the engine cannot build it.
+- `build failed`, `unsupported`: the engine cannot build it.
 - `not run`: the cell has not been built yet.
 
 The last two columns show the same models built by the [winml engine](winml.md), and verified in the
