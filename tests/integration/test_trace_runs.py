@@ -59,7 +59,7 @@ def traced(
 ) -> Trace:
     runtime = runtimes.for_target(load_targets().get(target))
     if isinstance(runtime, Missing):
-        pytest.skip(runtime.why)
+        pytest.skip(runtime.name)
     subject = Subject(Artifact("m", "0"), (Graph("", model, (), SHAPES),), runtime)
     folder = model.parent / f"trace-{target}-{level}"
     folder.mkdir()

@@ -11,6 +11,7 @@ import pytest
 from machine.ledger import Ledger
 from machine.reservations import DISTURBS, WHOLE
 from matrix.trials import TuningStatus
+from tests.services import installing
 from tests.sweeps.command import Project, model
 from tests.tunings.project import tuning_project, words
 
@@ -65,6 +66,7 @@ def _quiet(ledger: Ledger) -> tuple[int, int]:
     [("ov_cpu", "openvino", "one-stream"), ("qnn_npu", "qnn", "burst")],
 )
 def test_vendors_runtimes(tmp_path: Path, target: str, runtime: str, hypothesis: str) -> None:
+    installing.runtime(runtime)
     project = tuning_project(tmp_path)
     project.env["MODELMILL_RUNTIMES"] = runtime
     found = _tuned(project, words("night", target, hypothesis))

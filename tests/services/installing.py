@@ -7,6 +7,8 @@ from typing import NoReturn
 
 import pytest
 
+from workers.runtimes.runtime import KINDS
+
 COMMANDS = {
     "Chromium": "apt-get install chromium",
     "PostgreSQL": "apt-get install postgresql",
@@ -36,3 +38,10 @@ def lacking(what: str) -> NoReturn:
 def program(name: str, package: str = "") -> str:
     """The path of a program; skips where there is none."""
     return shutil.which(name) or lacking(package or name)
+
+
+def runtime(name: str) -> None:
+    """Skip where a vendor's runtime is not installed."""
+    kind = next(one for one in KINDS if one.name == name)
+    if not kind.installed:
+        pytest.skip(f"{kind.distributions[0]} is not on this machine; to run this: {kind.remedy}")
