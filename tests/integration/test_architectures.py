@@ -33,6 +33,7 @@ SAMPLE = (
     ("videomae", "video-classification"),  # a row
     ("llava", "image-text-to-text"),  # components
     ("ctrl", "text-generation"),  # no cache
+    ("doge", "text-classification"),  # its fused attention forgets the order of the text
 )
 RING = """
 [[model]]
@@ -47,9 +48,8 @@ def zoo() -> dict[tuple[str, str], Model]:
     return {(one.source.ref, one.task): one for one in models}
 
 
-OTHERS = sorted(
-    (name, task) for name, row in rows().items() for task in row.tasks if (name, task) not in SAMPLE
-)
+ROWS = {(name, task) for name, row in rows().items() for task in row.tasks}
+OTHERS = sorted((ROWS & zoo().keys()) - {*SAMPLE})
 
 
 def distances(model: Model, root: Path) -> list[float]:

@@ -26,6 +26,8 @@ _DECODER = (
     ("position_ids", "decoder_position_ids"),
     ("encoder_attention_mask", "attention_mask"),
 )
+CLOSE = 0.9999
+"""The cosine that an export reaches."""
 _PAST = re.compile(r"past_key_values\.(\d+)\.(.+)")
 
 
@@ -43,8 +45,25 @@ def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
         sets = samples.load(job.inputs["inputs"], name)[:SETS]
         theirs = _outputs(module, config, sets)
         file = model_file.find(job.inputs["export"], name)
-        found[name or "."] = compare(_run(file, sets, list(theirs[0])), theirs)
+        ours = _run(file, sets, list(theirs[0]))
+        told = compare(ours, theirs)
+        if min(one.get("cosine", 1.0) for one in told.values()) < CLOSE and _plain(module):
+            told = compare(ours, _outputs(module, config, sets))
+        found[name or "."] = told
     return {"outputs": found, "sets": SETS}
+
+
+def _plain(module: Any) -> bool:
+    """Let a model compute its attention step by step; whether it has done otherwise.
+
+    With PyTorch's fused attention, some models of Transformers let every token see the whole text
+    when the mask hides nothing, although they do not when it hides something.
+    """
+    switch = getattr(module, "set_attn_implementation", None)
+    if switch is None or module.config._attn_implementation == "eager":
+        return False
+    switch("eager")
+    return True
 
 
 def _outputs(module: Any, config: Any, sets: list[dict[str, Any]]) -> list[dict[str, Any]]:
