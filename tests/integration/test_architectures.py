@@ -33,6 +33,7 @@ SAMPLE = (
     ("videomae", "video-classification"),  # a row
     ("llava", "image-text-to-text"),  # components
     ("ctrl", "text-generation"),  # no cache
+    ("longformer", "feature-extraction"),  # windows
     ("doge", "text-classification"),  # its fused attention forgets the order of the text
 )
 RING = """
@@ -119,6 +120,18 @@ def test_operators_said_with_others_compute_the_same() -> None:
     assert patches.full((2,), 0).dtype is torch.int64
     assert patches.full((2,), fill_value=True).all()
     assert patches.full((2,), 0.5).dtype is torch.float32
+
+
+def test_windows_of_a_text_are_those_of_transformers() -> None:
+    import torch
+    from transformers.models.longformer.modeling_longformer import LongformerSelfAttention
+
+    from workers.optimum_engine.architectures import longformer
+
+    for length in (8, 16):
+        states = torch.randn(3, length, 5)
+        wanted = LongformerSelfAttention._chunk(states, 4)
+        assert torch.equal(longformer.chunk(states, 4), wanted)
 
 
 def test_the_name_of_a_backbone_gives_way_to_its_configuration() -> None:

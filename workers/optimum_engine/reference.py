@@ -86,7 +86,9 @@ def _outputs(module: Any, config: Any, sets: list[dict[str, Any]]) -> list[dict[
             flat: dict[str, Any] = {}
             for name, value in raw.items():
                 output = config.torch_to_onnx_output_map.get(name, name)
-                if isinstance(value, list | tuple):
+                if isinstance(value, list | tuple) and len(value) == 1 and output in config.outputs:
+                    flat[output] = value[0]
+                elif isinstance(value, list | tuple):
                     flat |= config.flatten_output_collection_property(output, value)
                 elif value is not None:
                     flat[output] = value
