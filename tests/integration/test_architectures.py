@@ -34,6 +34,7 @@ SAMPLE = (
     ("llava", "image-text-to-text"),  # components
     ("ctrl", "text-generation"),  # no cache
     ("longformer", "feature-extraction"),  # windows
+    ("recurrent_gemma", "feature-extraction"),  # a scaling that a trace lacks
     ("doge", "text-classification"),  # its fused attention forgets the order of the text
 )
 RING = """
