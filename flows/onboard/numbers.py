@@ -9,6 +9,7 @@ from typing import Any
 from flows.packages.measured import Choice, Finder
 from matrix.model import Cell
 from matrix.status import FailureClass
+from matrix.verification import COSINE
 from workers.build.builder import Builder, Built
 from workers.build.request import request_for
 from workers.engine import StageJob
@@ -21,7 +22,6 @@ from workers.measure.running import Driver
 from workers.verify.subject import Subject
 
 STAGE = "reference"
-COSINE = 0.9999
 MAX_ABS = 1e-3
 """In single precision, where the values themselves are not large."""
 ERROR = 1e-3
@@ -68,7 +68,7 @@ def faults(outputs: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
                 yield f"{where}: {problem}"
             elif one.get("agree", 1.0) < 1.0:
                 yield f"{where}: {one['agree']:.2%} of its values agree"
-            elif one.get("cosine", 1.0) < COSINE:
+            elif one.get("cosine", 1.0) < COSINE["fp32"]:
                 yield f"{where}: cosine {one['cosine']:.5f} with PyTorch"
             elif one.get("max_abs", 0.0) > MAX_ABS and one["error"] > ERROR:
                 yield f"{where}: differs by up to {one['max_abs']:.2g} from PyTorch"

@@ -28,12 +28,12 @@ from matrix.catalog import load_catalog
 from matrix.coverage import MEASURED, cover, heads
 
 PAGE = Path(__file__).parents[2] / "docs" / "zoo.md"
-CPU, NPU, WINML = "mlas_cpu", "qnn_npu", "winml "
+CPU, NPU, WINML = "mlas_cpu", "qnn_npu", "winml"
 COLUMNS = {
     CPU: "CPU",
     NPU: "NPU, w8a16",
-    WINML + CPU: "winml engine: CPU",
-    WINML + NPU: "winml engine: NPU, w8a16",
+    f"{WINML} {CPU}": "winml engine: CPU",
+    f"{WINML} {NPU}": "winml engine: NPU, w8a16",
 }
 GOOD = ("published", "unchanged")
 LINE = re.compile(r"\[ *\d+/\d+\] (\w+) +(zoo/[^:\s]+):(\S+)@(\w+) +(.*)")
@@ -84,7 +84,8 @@ def results(lines: Iterable[str], engine: str = "") -> Results:
     for line in lines:
         if match := LINE.match(line):
             status, model, task, target, message = match.groups()
-            found[model.removeprefix("zoo/"), task, engine + target] = status, message
+            column = f"{engine} {target}".strip()
+            found[model.removeprefix("zoo/"), task, column] = status, message
     return found
 
 
@@ -135,9 +136,9 @@ def built_by_winml() -> dict[str, dict[str, list[str]]]:
     """Engine, architecture, tasks: what coverage knows of an engine that has no table."""
     found: dict[str, list[str]] = {}
     for (architecture, task, column), said in kept().items():
-        if (column, said) == (WINML + CPU, "verified"):
+        if (column, said) == (f"{WINML} {CPU}", "verified"):
             found.setdefault(architecture, []).append(task)
-    return {WINML.strip(): found} if found else {}
+    return {WINML: found} if found else {}
 
 
 def share_of(registry: str) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+from matrix.verification import COSINE
 from workers.engine import StageJob
 from workers.optimum_engine import components
 from workers.optimum_engine.export import source_folder
@@ -26,8 +27,6 @@ _DECODER = (
     ("position_ids", "decoder_position_ids"),
     ("encoder_attention_mask", "attention_mask"),
 )
-CLOSE = 0.9999
-"""The cosine that an export reaches."""
 _PAST = re.compile(r"past_key_values\.(\d+)\.(.+)")
 
 
@@ -47,7 +46,7 @@ def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
         file = model_file.find(job.inputs["export"], name)
         ours = _run(file, sets, list(theirs[0]))
         told = compare(ours, theirs)
-        if min(one.get("cosine", 1.0) for one in told.values()) < CLOSE and _plain(module):
+        if min(one.get("cosine", 1.0) for one in told.values()) < COSINE["fp32"] and _plain(module):
             told = compare(ours, _outputs(module, config, sets))
         found[name or "."] = told
     return {"outputs": found, "sets": SETS}

@@ -6,12 +6,11 @@ depend on values, so a trace holds for the routes of its example only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from types import MethodType
 from typing import Any
 
 import torch
-from optimum.exporters.onnx.model_patcher import ModelPatcher
+
+from workers.optimum_engine.architectures.methods import replacing
 
 
 def _routes(logits: Any, count: int) -> tuple[Any, Any]:
@@ -65,33 +64,13 @@ def shared(layer: Any, states: Any) -> Any:
     return _sum(outputs, gates).view(states.shape) + layer.shared_experts(states)
 
 
-_METHODS: dict[str, dict[str, Callable[..., Any]]] = {
-    "GraniteMoeMoE": {"forward": mixed},
-    "GraniteMoeSharedMoE": {"forward": mixed},
-    "GraniteMoeHybridMoE": {"forward": mixed},
-    "JetMoeMoE": {"forward": mixed},
-    "JetMoeMoA": {"map": asked, "reduce": answered},
-    "AriaTextMoELayer": {"forward": shared},
-}
-
-
-class Patcher(ModelPatcher):  # type: ignore[misc]  # Optimum has no types
-    """The methods of every layer of experts replaced."""
-
-    def __enter__(self) -> None:
-        super().__enter__()
-        for layer, name, method in self._methods():
-            setattr(layer, name, MethodType(method, layer))
-
-    def __exit__(self, *error: object) -> None:
-        for layer, name, _method in self._methods():
-            delattr(layer, name)  # the class has the original
-        super().__exit__(*error)
-
-    def _methods(self) -> Iterator[tuple[Any, str, Callable[..., Any]]]:
-        for layer in self._model.modules():
-            for name, method in _METHODS.get(type(layer).__name__, {}).items():
-                yield layer, name, method
-
-
-PATCHES = {"_MODEL_PATCHER": Patcher}
+PATCHES = replacing(
+    {
+        "GraniteMoeMoE": {"forward": mixed},
+        "GraniteMoeSharedMoE": {"forward": mixed},
+        "GraniteMoeHybridMoE": {"forward": mixed},
+        "JetMoeMoE": {"forward": mixed},
+        "JetMoeMoA": {"map": asked, "reduce": answered},
+        "AriaTextMoELayer": {"forward": shared},
+    }
+)
