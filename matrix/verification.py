@@ -30,6 +30,24 @@ COSINE = {
     "w4a16": 0.95,
 }  # fmt: skip
 """The least cosine similarity of an output with that of the export."""
+SNR = {
+    "fp32": 57.0, "fp16": 30.0, "w8a16": 20.0, "w8a8": 12.0, "w8": 20.0, "w4": 10.0,
+    "w4a16": 10.0,
+}  # fmt: skip
+"""How many decibels the signal of an output (what varies between samples) must be above its error.
+
+20 dB: the error is a tenth of the signal, which is a cosine of 0.995 for values around zero.
+"""
+AGREEMENT = {
+    "fp32": 1.0, "fp16": 0.99, "w8a16": 0.97, "w8a8": 0.9, "w8": 0.97, "w4": 0.9, "w4a16": 0.9,
+}  # fmt: skip
+"""The least share of decisions (classes, tokens, spans, ...) that are those of the export."""
+FLOOR = {
+    "fp32": 0.005, "fp16": 0.01, "w8a16": 0.002, "w8a8": 0.03, "w8": 0.0005, "w4": 0.0005,
+    "w4a16": 0.002,
+}  # fmt: skip
+"""How much of its size an output must vary between samples: less than that is so near to a step of
+the precision that the error it may have could not be told from rounding."""
 METRICS = ("accuracy", "agreement")
 WITHIN = 0.02
 
@@ -47,6 +65,33 @@ class Threshold:
         """Largest relative error: one and a half times that of an equally long vector that lies
         at the cosine's limit. The cosine alone does not see a wrong scale."""
         return 1.5 * float((2 * (1 - self.cosine)) ** 0.5)
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """What parity requires of every output."""
+
+    snr: float
+    """Decibels."""
+    agreement: float = 1.0
+    floor: float = FLOOR["fp32"]
+    max_abs: float | None = None
+    reason: str = ""
+
+    @property
+    def ratio(self) -> float:
+        """The largest error as a share of the signal."""
+        return float(10 ** (-self.snr / 20))
+
+    @classmethod
+    def usual(cls, precision: str) -> Limit:
+        """Of a precision."""
+        return cls(SNR[precision], AGREEMENT[precision], FLOOR[precision])
+
+
+EXPORT = Limit(snr=47.0)
+"""Of an export, against the model that it is made from: a cosine of 0.99999 in values around zero.
+"""
 
 
 @dataclass(frozen=True, slots=True)
