@@ -225,7 +225,7 @@ def _cosine(found: Any, wanted: Any) -> float:
 
 def _floats(outputs: Outputs) -> dict[str, Sequence[int]]:
     """The shapes of the float outputs."""
-    found = {}
+    found: dict[str, Sequence[int]] = {}
     for name, one in outputs.items():
         array = one.values if isinstance(one, Kept) else one
         if hasattr(array, "dtype") and array.dtype.kind == "f":

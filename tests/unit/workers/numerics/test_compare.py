@@ -105,7 +105,7 @@ def test_positions_that_a_mask_hides_do_not_count() -> None:
     mask = np.array([[1, 1, 1, 1, 0, 0]])
     found = [np.where(mask[..., None] > 0, one, 99) for one in wanted]
     inputs = {"attention_mask": ["batch", "sequence"]}
-    declared = {"y": ["batch", "sequence", 8]}
+    declared: dict[str, list[int | str | None]] = {"y": ["batch", "sequence", 8]}
     counts = [counted({"attention_mask": mask}, inputs, {"y": one}, declared) for one in wanted]
     assert figures(found, wanted, counts=counts)["snr"] == MOST_DB
     assert figures(found, wanted)["snr"] < 0
@@ -145,9 +145,9 @@ def test_regions_keep_all_classes_of_a_place() -> None:
     wanted = [random.standard_normal((1, 5, 8, 8)).astype(np.float32) for _ in range(4)]
     kept = [keep(one, name="logits", most=5 * 4 * 20, axis=1) for one in wanted]
     read = [{"logits": from_arrays(to_arrays("logits", one))["logits"]} for one in kept]
-    row = compare(
-        [{"logits": one} for one in wanted], read, W8A16, task="semantic-segmentation"
-    )["logits"]
+    row = compare([{"logits": one} for one in wanted], read, W8A16, task="semantic-segmentation")[
+        "logits"
+    ]
     assert (row["agreement"], row["decisions"] + row["ties"]) == (1.0, 80)
     swapped = [{"logits": one[:, ::-1]} for one in wanted]
     assert compare(swapped, read, W8A16, task="semantic-segmentation")["logits"]["agreement"] < 0.3
