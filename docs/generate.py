@@ -77,6 +77,8 @@ KEYS = {
     "remote_code": "true: needs code from the model's repository; a sweep also needs"
     " `--allow-remote-code`",
     "pickle": "true: its weights are pickles; a sweep also needs `--allow-pickle`",
+    "new_head": "why the head may be random if the checkpoint has none, e.g. `trained later`;"
+    " without a reason such an export fails",
     "dataset": "calibration data, in place of the model's dummy inputs",
     "recipes": "folder with authored build recipes, for engines that take them",
     "context_group": "name of a group of entries that are compiled into one context",

@@ -46,6 +46,7 @@ def read_model(entry: Entry, folder: Path, targets: Targets) -> Model | None:
         per_target=_per_target(entry, targets, folder),
         remote_code=entry.flag("remote_code") or False,
         pickle=entry.flag("pickle") or False,
+        new_head=_new_head(entry, source),
         dataset=_dataset(entry, folder),
         recipes=_recipes(entry, folder),
         context_group=_context_group(entry),
@@ -229,6 +230,14 @@ def _dataset(entry: Entry, folder: Path) -> dict[str, Any] | None:
         return dataset
     path = entry.existing("dataset", dataset["path"], folder)
     return {**dataset, "path": str(path)}
+
+
+def _new_head(entry: Entry, source: Source | None) -> str:
+    """Why the head may be random, of a model that is loaded from a checkpoint."""
+    reason = entry.text("new_head", empty=False) or ""
+    if reason and source and (source.kind is SourceKind.RANDOM or source.file):
+        entry.bad("new_head goes with hub or folder only", "leave it out")
+    return reason
 
 
 def _context_group(entry: Entry) -> str:

@@ -67,6 +67,8 @@ class Model:
     """Overrides for target labels (globs allowed); the first match in catalog order wins."""
     remote_code: bool = False
     pickle: bool = False
+    new_head: str = ""
+    """Why weights of the head that the checkpoint lacks may be random; empty: they may not."""
     needs: tuple[str, ...] = ()
     """What a machine of a fleet must announce to be given this model, e.g. `os:windows`."""
     dataset: Mapping[str, Any] | None = None

@@ -26,7 +26,8 @@ class Request:
     model: Json
     """id, task, model_type, source {kind, ref, revision, seed, config}, dataset,
     allow {remote_code, pickle}, and where they apply: source.file (a ready ONNX file inside the
-    source), offline (take a Hub model from the local cache alone), recipes (a folder of them)."""
+    source), offline (take a Hub model from the local cache alone), recipes (a folder of them),
+    new_head (weights of the head that the checkpoint lacks may be random)."""
     target: Json
     """label, ep, device, provider."""
     policy: Json

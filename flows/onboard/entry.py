@@ -21,7 +21,8 @@ from matrix.reader import parse_toml, plain, read_text
 from matrix.slugs import slug
 
 _PLAIN = {"id", "task", "model_type", "group", "priority", "tags"}
-_SOURCES = {"hub", "folder", "random", "onnx", "revision", "dataset", "remote_code", "pickle"}
+_SOURCES = {"hub", "folder", "random", "onnx", "revision", "dataset", "remote_code", "pickle",
+            "new_head"}  # fmt: skip
 _PATHS = (("folder",), ("onnx",), ("recipes",), ("dataset", "path"), ("verify", "inputs"),
           ("verify", "task", "dataset"))  # fmt: skip
 """Keys of an entry that name files beside its catalog."""

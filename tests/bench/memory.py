@@ -168,7 +168,7 @@ def _save(root: Path) -> None:
     from workers.sources import load
 
     plan = plan_catalog(root / "catalog.toml", root)
-    model = load.load(request_for(next(iter(plan.cells()))), None, "text-generation")
+    model, _ = load.load(request_for(next(iter(plan.cells()))), None, "text-generation")
     model.save_pretrained(root / "checkpoint", max_shard_size="1GB")
 
 

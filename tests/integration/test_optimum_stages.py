@@ -235,7 +235,7 @@ def saved_model(cells: dict[str, Cell], folder: Path) -> Path:
     """The weights of the demo's bert as a checkpoint folder."""
     from workers.sources import load
 
-    model = load.load(bert(cells, "mlas_cpu"), None, "text-classification")
+    model, _ = load.load(bert(cells, "mlas_cpu"), None, "text-classification")
     model.save_pretrained(folder)
     return folder
 

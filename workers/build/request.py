@@ -35,6 +35,7 @@ def request_for(
             "dataset": dict(model.dataset) if model.dataset is not None else None,
             **({"offline": True} if offline and source.kind is SourceKind.HUB else {}),
             **({"recipes": model.recipes} if model.recipes else {}),
+            **({"new_head": True} if model.new_head else {}),
             "allow": {
                 "remote_code": model.remote_code and remote_code,
                 "pickle": model.pickle and pickle,

@@ -11,12 +11,20 @@ from typing import Any
 from matrix.model import SourceKind
 from workers import composition
 from workers.engine import StageJob
-from workers.optimum_engine import components, decoders, generated, inputs, opsets, transposed
+from workers.optimum_engine import (
+    components,
+    decoders,
+    generated,
+    inputs,
+    opsets,
+    tracing,
+    transposed,
+)
 from workers.optimum_engine.architectures import rows
 from workers.optimum_engine.shared_weights import SharedWeights, side_by_side
-from workers.optimum_engine.tracing import export_graph
-from workers.sources import load, model_file, onnx_graph, runtime, source
+from workers.sources import checkpoint, load, model_file, onnx_graph, runtime, source
 from workers.sources import ready_files as ready
+from workers.sources.checkpoint import Checkpoint
 from workers.sources.errors import export_error
 from workers.sources.load import exporter_task
 
@@ -31,10 +39,11 @@ def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
     job.progress("getting the model's files")
     folder = source_folder(job, temp)
     job.progress("loading the model")
-    model = load.load(job.request, folder, task)
+    model, loaded = load.load(job.request, folder, task)
     _side_files(model, folder, job.out)
     exporter = _exporter(model.config.model_type, job.params)
     parts = components.parts(model, task, folder)
+    weights_of = _weights(job, model, loaded, parts)
     weights = SharedWeights(job.out) if decoders.generates(task) else None
     facts: dict[str, Any] = {}
     ports: dict[str, composition.Ports] = {}
@@ -42,7 +51,9 @@ def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
         job.progress(f"exporting {name} {number}/{len(parts)}" if name else "exporting")
         raw = temp / "raw"
         raw.mkdir()
-        export_graph(module, config, raw / model_file.MODEL, min(opset, opsets.EXPORTER), exporter)
+        tracing.export_graph(
+            module, config, raw / model_file.MODEL, min(opset, opsets.EXPORTER), exporter
+        )
         graph = model_file.load_graph(raw)
         transposed.fold(graph, raw)
         if hasattr(config, "open_outputs"):
@@ -66,8 +77,19 @@ def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
         "precision": "fp32",
         "task": task,
         "model_type": model.config.model_type,
+        "weights": weights_of,
         "graphs": facts,
     }
+
+
+def _weights(
+    job: StageJob, model: Any, loaded: Checkpoint | None, parts: components.Parts
+) -> dict[str, Any]:
+    """Where the weights come from, for the facts."""
+    if loaded is None:
+        return {"from_source": 0.0, "seed": int(job.request.model["source"].get("seed") or 0)}
+    run = partial(tracing.outputs, parts.values())
+    return checkpoint.settle(model, loaded, run, new_head=bool(job.params.get("new_head")))
 
 
 def _example(parts: components.Parts, out: Path, name: str, sizes: inputs.Sizes) -> inputs.Sample:

@@ -82,6 +82,8 @@ def _export(request: Request, source: Resolved) -> StageSpec:
         return StageSpec("export", {**params, "file": file}, (SOURCE,), READY_TOOLS)
     if source.kind is not SourceKind.RANDOM:
         params["allow"] = allowed(request)
+        if request.model.get("new_head"):
+            params["new_head"] = True
     tools: tuple[str, ...] = EXPORT_TOOLS
     architecture = _architecture(request, source)
     if (exporter := rows.exporter(architecture)) != rows.TORCHSCRIPT:

@@ -37,7 +37,7 @@ def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
     task = exporter_task(job.params["task"])
     folder = source_folder(job, temp)
     job.progress("loading the model")
-    model = load.load(job.request, folder, task)
+    model, _ = load.load(job.request, folder, task)
     found = {}
     for name, (module, config) in components.parts(model, task, folder).items():
         job.progress(f"comparing {name} with PyTorch" if name else "comparing with PyTorch")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,21 @@ def export_graph(module: Any, config: Any, file: Path, opset: int, exporter: str
                 f"the exporter failed: {type(error).__name__}: {one_line(error)}",
                 "the log of the cell has the details",
             ) from error
+
+
+def outputs(parts: Iterable[tuple[Any, Any]]) -> list[Any]:
+    """What the modules compute from the example inputs of their traces."""
+    import torch
+    from torch.utils import _pytree as pytree
+
+    found: list[Any] = []
+    for module, config in parts:
+        load.seed_everything(0)
+        sample = config.rename_ambiguous_inputs(config.generate_dummy_inputs(framework="pt"))
+        with torch.inference_mode(), config.patch_model_for_export(module):
+            answer = module.eval()(**sample)
+        found += [one for one in pytree.tree_leaves(answer) if isinstance(one, torch.Tensor)]
+    return found
 
 
 def _torchscript(module: Any, config: Any, file: Path, opset: int) -> None:

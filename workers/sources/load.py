@@ -13,6 +13,8 @@ from typing import Any
 
 from matrix.model import SourceKind
 from workers.engine import Request
+from workers.sources import checkpoint
+from workers.sources.checkpoint import Checkpoint
 from workers.sources.errors import export_error, failing, listed
 from workers.sources.source import allowed
 
@@ -39,15 +41,16 @@ def skeleton(config: Any, task: str) -> Any:
         return _from_config(config, task).eval()
 
 
-def load(request: Request, folder: Path | None, task: str) -> Any:
-    """The model of a request, ready for the export."""
+def load(request: Request, folder: Path | None, task: str) -> tuple[Any, Checkpoint | None]:
+    """The model of a request, ready for the export, and its checkpoint if it has one."""
     source = request.model["source"]
+    found: Checkpoint | None = None
     if folder is None or SourceKind(source["kind"]) is SourceKind.RANDOM:
         model = _random(source, task)
     else:
-        model = _pretrained(folder, request, task)
+        model, found = _pretrained(folder, request, task)
     _prepare(model, folder, task)
-    return model
+    return model, found
 
 
 def read_config(folder: Path, *, remote_code: bool = False) -> Any:
@@ -77,7 +80,7 @@ def _random(source: Mapping[str, Any], task: str) -> Any:
         torch.set_num_threads(threads)
 
 
-def _pretrained(folder: Path, request: Request, task: str) -> Any:
+def _pretrained(folder: Path, request: Request, task: str) -> tuple[Any, Checkpoint]:
     import torch
 
     allow = allowed(request)
@@ -86,16 +89,19 @@ def _pretrained(folder: Path, request: Request, task: str) -> Any:
     model_class = _model_class(config, task)
     seed_everything(0)  # a head that the checkpoint lacks gets random weights
     with failing(export_error, "the model cannot be loaded", "", OSError, ValueError, RuntimeError):
-        model = model_class.from_pretrained(
+        model, info = model_class.from_pretrained(
             str(folder),
             config=config,
             torch_dtype=torch.float32,
             local_files_only=True,
             use_safetensors=None if allow["pickle"] else True,
             trust_remote_code=allow["remote_code"],
+            ignore_mismatched_sizes=True,  # reported below, all of them
+            output_loading_info=True,
         )
+    found = checkpoint.read(model, info)
     tasks_manager().standardize_model_attributes(model, library_name="transformers")
-    return model
+    return model, found
 
 
 def _model_class(config: Any, task: str) -> Any:

@@ -57,7 +57,7 @@ def weights(job: StageJob) -> StageReport:
     """
     job.progress("making the random weights")
     with failing_as(FailureClass.EXPORT, "the random model cannot be made"):
-        model = load.load(job.request, None, exporter_task(job.params["task"]))
+        model, _ = load.load(job.request, None, exporter_task(job.params["task"]))
         model.config.architectures = [type(model).__name__]
         model.save_pretrained(str(job.out), safe_serialization=True)
     return StageReport({"model_class": type(model).__name__})

@@ -152,6 +152,13 @@ def test_what_is_no_file(tmp_path: Path) -> None:
         ('hub = "a/b"\nonnx = "C:\\\\x.onnx"', "leads out of its source"),
         ('onnx = "x.onnx"\nrandom = { architecture = "bert" }', "random and onnx exclude"),
         ('onnx = "x.onnx"\nrevision = "v1"', "revision does not go with onnx"),
+        ('hub = "a/b"\nonnx = "x.onnx"\nnew_head = "why"', "new_head goes with hub or folder"),
+        (
+            'random = { architecture = "bert" }\nnew_head = "why"',
+            "new_head goes with hub or folder",
+        ),
+        ('hub = "a/b"\nnew_head = ""', "new_head is empty"),
+        ('hub = "a/b"\nnew_head = true', "new_head must be a string"),
     ],
 )
 def test_faults_of_ready_onnx_files(tmp_path: Path, keys: str, says: str) -> None:
