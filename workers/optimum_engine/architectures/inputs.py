@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from matrix.extensions import FILE
 from workers.optimum_engine.architectures.rows import Row
+from workers.samples import synthetic
 from workers.sources.errors import export_error
 
 AXES: Mapping[str, tuple[str, ...]] = {
@@ -114,37 +116,12 @@ def _parts(config: Any) -> Iterator[Any]:
 
 
 def value(name: str, shape: tuple[int, ...], config: Any) -> Any:
-    """A plausible random tensor for an input, from the seeded generators."""
+    """A tensor for an input of a trace: the values of the first synthetic sample."""
     import torch
 
-    if name.endswith("mask") or name == "input_labels":
-        return torch.ones(shape, dtype=torch.int64)
-    if name in {"token_type_ids", "langs"}:
-        return torch.zeros(shape, dtype=torch.int64)
-    if name.endswith("position_ids") or name == "timesteps":
-        return torch.arange(shape[-1]).expand(shape).clone()
-    if name == "bbox":
-        corners = torch.randint(0, 500, (*shape[:-1], 2))
-        return torch.cat([corners, corners + torch.randint(1, 400, (*shape[:-1], 2))], -1)
-    if name.endswith("_ids") or name == "task_inputs":
-        return _tokens(shape, config)
-    return torch.rand(shape) * (32 if name == "input_points" else 2) - 1
+    dtype = "int64" if _WHOLE.search(name) else "float32"
+    return torch.from_numpy(synthetic.value(name, shape, dtype, config, 0))
 
 
-_SPECIAL = 8
-"""The first tokens of a vocabulary often mean something else than text."""
-
-
-def _tokens(shape: tuple[int, ...], config: Any) -> Any:
-    """Random tokens of text, with an end where a classifier looks for it."""
-    import torch
-
-    parts = [config, *(getattr(config, name, None) for name in ("text_config", "decoder"))]
-    sizes = [size for part in parts if isinstance(size := getattr(part, "vocab_size", None), int)]
-    size = sizes[0] if sizes else 64
-    found = torch.randint(min(_SPECIAL, size - 1), size, shape)
-    end = getattr(config, "eos_token_id", None)
-    if isinstance(end, int) and getattr(config, "is_encoder_decoder", False):
-        found[found == end] = size - 1
-        found[..., -1] = end
-    return found
+_WHOLE = re.compile("mask$|_ids$|^(input_labels|langs|timesteps|bbox|task_inputs)$")
+"""Inputs that take whole numbers."""

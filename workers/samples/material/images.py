@@ -1,0 +1,204 @@
+"""Images with the statistics of photographs: edges at all scales, light and shadow, texture, text.
+
+A scene is a background of light that falls off over a surface, then objects in front of each other
+("dead leaves": many small ones, few large ones, as sizes are in photographs), then at most one
+motif: a face, a sheet with lines of text, or a few large shapes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from workers.samples.material import letters
+
+SIZES = (
+    (480, 640), (640, 480), (427, 640), (512, 512), (360, 640), (300, 400), (768, 576), (224, 224),
+    (600, 400), (240, 320), (640, 360), (400, 400),
+)  # fmt: skip
+"""Heights and widths of pictures, as cameras and web pages have them."""
+_DETAIL = 448
+"""Scenes are computed with at most so many rows or columns; larger ones are enlarged."""
+
+
+def picture(number: int) -> Any:
+    """The picture of this number in a size of its own: bytes in rows, columns and RGB."""
+    return scene(number, *SIZES[number * 5 % len(SIZES)])
+
+
+def scene(number: int, height: int, width: int) -> Any:
+    """The scene of this number in any size."""
+    import numpy as np
+
+    scale = min(1.0, _DETAIL / max(height, width))
+    rows, columns = max(round(height * scale), 8), max(round(width * scale), 8)
+    random = np.random.default_rng([20, number])
+    image = _background(random, rows, columns)
+    _leaves(image, random, (150, 12, 500, 60)[number % 4])
+    motif = (None, _face, None, _sheet, _shapes)[number % 5]
+    if motif is not None:
+        motif(image, random)
+    light = _ramp(random, rows, columns)[..., None]
+    image *= 0.55 + 0.6 * light
+    image += 0.05 * texture(random, rows, columns, 0.8)[..., None]
+    image = enlarged(_stretched(image, random), height, width)
+    if scale < 1:
+        image += random.normal(0, 0.008, (height, width, 1))
+    return np.round(np.clip(image, 0, 1) * 255).astype(np.uint8)
+
+
+def texture(random: Any, rows: int, columns: int, power: float = 1.0) -> Any:
+    """A field whose amplitude falls with the frequency, mean 0, deviation 1."""
+    import numpy as np
+
+    down = np.fft.fftfreq(rows)[:, None]
+    across = np.fft.rfftfreq(columns)[None]
+    frequency = np.sqrt(down**2 + across**2)
+    frequency[0, 0] = 1
+    noise = random.normal(size=(2, *frequency.shape))
+    found = np.fft.irfft2((noise[0] + 1j * noise[1]) / frequency**power, (rows, columns))
+    return (found - found.mean()) / max(found.std(), 1e-9)
+
+
+def enlarged(image: Any, height: int, width: int) -> Any:
+    """An image in another size, by linear interpolation."""
+    import numpy as np
+
+    for axis, size in enumerate((height, width)):
+        count = image.shape[axis]
+        if count == size:
+            continue
+        places = np.clip((np.arange(size) + 0.5) * count / size - 0.5, 0, count - 1)
+        below = np.floor(places).astype(int)
+        above = np.minimum(below + 1, count - 1)
+        share = (places - below).reshape((-1, *[1] * (image.ndim - 1 - axis)))
+        image = np.take(image, below, axis) * (1 - share) + np.take(image, above, axis) * share
+    return image
+
+
+def _color(random: Any) -> Any:
+    """A color as surfaces have them: mostly dull, now and then a strong one."""
+    import numpy as np
+
+    grey = random.beta(1.2, 1.4)
+    strong = random.random() ** 2
+    return np.clip(grey + strong * random.uniform(-0.6, 0.6, 3), 0.0, 1.0)
+
+
+def _ramp(random: Any, rows: int, columns: int) -> Any:
+    """Light from one side, between 0 and 1."""
+    import numpy as np
+
+    angle = random.uniform(0, 2 * np.pi)
+    down, across = np.mgrid[0 : 1 : rows * 1j, 0 : 1 : columns * 1j]
+    slope = np.cos(angle) * (across - 0.5) + np.sin(angle) * (down - 0.5)
+    return 0.5 + slope / 1.5
+
+
+def _background(random: Any, rows: int, columns: int) -> Any:
+    first, second = _color(random), _color(random)
+    share = np_clip(_ramp(random, rows, columns) + 0.2 * texture(random, rows, columns, 1.4))
+    return first * share[..., None] + second * (1 - share[..., None])
+
+
+def np_clip(values: Any) -> Any:
+    """Between 0 and 1."""
+    import numpy as np
+
+    return np.clip(values, 0, 1)
+
+
+def _leaves(image: Any, random: Any, count: int) -> None:
+    """Disks, ellipses and boxes in front of each other; sizes follow a power law."""
+    import numpy as np
+
+    rows, columns = image.shape[:2]
+    least, most = 0.012 * max(rows, columns), 0.45 * max(rows, columns)
+    grain = texture(random, rows, columns)
+    for _ in range(count):
+        # p(size) ~ size**-3 between the limits
+        radius = 1 / np.sqrt(random.uniform(1 / most**2, 1 / least**2))
+        down, across = random.uniform(0, rows), random.uniform(0, columns)
+        angle, flat = random.uniform(0, np.pi), random.uniform(0.35, 1)
+        kind, color, rough = random.integers(3), _color(random), random.uniform(0, 0.08)
+        top, bottom = int(max(down - radius - 1, 0)), int(min(down + radius + 2, rows))
+        left, right = int(max(across - radius - 1, 0)), int(min(across + radius + 2, columns))
+        y, x = np.mgrid[top:bottom, left:right] - np.array([down, across])[:, None, None]
+        u = (x * np.cos(angle) + y * np.sin(angle)) / radius
+        v = (y * np.cos(angle) - x * np.sin(angle)) / (radius * flat)
+        inside = u**2 + v**2 if kind < 2 else np.maximum(abs(u), abs(v)) ** 2 * 2
+        cover = np_clip((1 - np.sqrt(inside)) * radius + 0.5)[..., None]
+        shade = color * (1 + 0.35 * (u - v) / 2)[..., None]
+        shade = shade + rough * grain[top:bottom, left:right, None]
+        part = image[top:bottom, left:right]
+        part += cover * (shade - part)
+
+
+def _oval(image: Any, center: Any, radii: Any, color: Any, soft: float = 0.08) -> None:
+    import numpy as np
+
+    rows, columns = image.shape[:2]
+    y, x = np.mgrid[0:rows, 0:columns]
+    far = np.hypot((y - center[0]) / radii[0], (x - center[1]) / radii[1])
+    cover = np_clip((1 - far) / soft + 0.5)[..., None]
+    image += cover * (color - image)
+
+
+def _face(image: Any, random: Any) -> None:
+    """Something like a face: skin, hair, two eyes, a mouth."""
+    import numpy as np
+
+    rows, columns = image.shape[:2]
+    size = random.uniform(0.18, 0.36) * min(rows, columns)
+    down = random.uniform(0.4, 0.6) * rows
+    across = random.uniform(0.3, 0.7) * columns
+    skin = np.array([0.9, 0.7, 0.55]) * random.uniform(0.35, 1.05)
+    hair = np.array([0.35, 0.25, 0.15]) * random.uniform(0.2, 1.8)
+    _oval(image, (down - 0.25 * size, across), (1.15 * size, 0.95 * size), hair, 0.15)
+    _oval(image, (down + 0.1 * size, across), (size, 0.76 * size), skin)
+    for side in (-0.32, 0.32):
+        eye = (down - 0.1 * size, across + side * size)
+        _oval(image, eye, (0.1 * size, 0.17 * size), np.array([0.95, 0.95, 0.92]))
+        _oval(image, eye, (0.08 * size, 0.08 * size), hair * 0.6)
+    _oval(image, (down + 0.25 * size, across), (0.16 * size, 0.08 * size), skin * 0.85, 0.4)
+    mouth = random.uniform(0.04, 0.12) * size
+    _oval(image, (down + 0.58 * size, across), (mouth, 0.26 * size), skin * [0.8, 0.45, 0.45])
+
+
+def _sheet(image: Any, random: Any) -> None:
+    """A sheet of paper, or a sign, with lines of text."""
+    rows, columns = image.shape[:2]
+    top, left = (int(random.uniform(0.02, 0.2) * size) for size in (rows, columns))
+    bottom, right = (int(random.uniform(0.8, 0.98) * size) for size in (rows, columns))
+    paper, ink = random.uniform(0.75, 1), random.uniform(0, 0.25)
+    if random.random() < 0.3:
+        paper, ink = ink, paper
+    image[top:bottom, left:right] = paper * (0.9 + 0.1 * random.random(3))
+    height = int(random.uniform(0.05, 0.12) * rows) + 7
+    for line in range(top + height // 2, bottom - height, int(height * 1.5)):
+        room = right - left - height
+        cover = letters.line(letters.words(random, 40), height)[:, : max(room, 0)]
+        start = left + height // 2
+        part = image[line : line + height, start : start + cover.shape[1]]
+        part += cover[: part.shape[0], :, None] * (ink - part)
+
+
+def _shapes(image: Any, random: Any) -> None:
+    """A few large and plain shapes, as signs, screens and drawings have them."""
+    rows, columns = image.shape[:2]
+    for _ in range(random.integers(2, 6)):
+        center = random.uniform(0, rows), random.uniform(0, columns)
+        radii = random.uniform(0.08, 0.3, 2) * min(rows, columns)
+        if random.random() < 0.5:
+            _oval(image, center, radii, _color(random), 0.03)
+        else:
+            top, left = (int(max(c - r, 0)) for c, r in zip(center, radii, strict=True))
+            box = image[top : int(center[0] + radii[0]), left : int(center[1] + radii[1])]
+            box[:] = _color(random)
+
+
+def _stretched(image: Any, random: Any) -> Any:
+    """Exposure as cameras choose it: most of the range is used, some of it is lost."""
+    import numpy as np
+
+    low, high = np.quantile(image, (random.uniform(0, 0.04), random.uniform(0.96, 1)))
+    return np_clip((image - low) / max(high - low, 1e-6)) ** random.uniform(0.7, 1.4)
