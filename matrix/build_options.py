@@ -60,7 +60,7 @@ def _block_size(entry: Entry, key: str) -> Any:
 
 _SAMPLES = Option(
     lambda entry, key: entry.integer(key, 1, MOST_SAMPLES),
-    "calibration samples; default 8, of winml what it sets for the model",
+    "calibration samples; default 64, fewer for large models, of winml what it sets for the model",
 )
 _PER_CHANNEL = Option(
     Entry.flag,

@@ -28,7 +28,7 @@ from workers.host.watch import HostLimits
 from workers.measure.subject import Artifact, Graph, Subject, file_artifact
 from workers.runtimes.pool import Runtimes
 from workers.runtimes.runtime import Missing, Runtime
-from workers.sources import samples
+from workers.samples import files
 from workers.store import Store
 from workers.verify.ladder.claim import Claim
 from workers.verify.subject import Subject as Package
@@ -130,8 +130,7 @@ class Finder:
         names = {one.model: one.name for one in package.composition.components}
         for model in package.models:
             component = names.get(model, "")
-            file = inputs / component / samples.FILE
-            given = (file,) if file.is_file() else ()
+            given = tuple(files.judged(inputs, component)[:1])
             yield Graph(component, package.folder / model, given, shapes.get(component, {}))
 
     def _file(self, path: Path, name: str, choice: Choice) -> Subject:

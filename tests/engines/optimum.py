@@ -19,7 +19,7 @@ from tests.plans.models import plan_options
 from workers.build.builder import Builder
 from workers.build.built import Built
 from workers.host.client import EngineHost
-from workers.sources import samples
+from workers.samples import files, parts
 from workers.store import Store
 
 
@@ -82,7 +82,7 @@ def compare(reference: Path, package: Path, inputs: Path) -> dict[str, float]:
         names = [value.name for value in left.get_outputs()]
         assert [v.name for v in right.get_outputs()] == names
         assert [v.name for v in right.get_inputs()] == [v.name for v in left.get_inputs()]
-        for sample in samples.load(inputs, component):
+        for sample in files.load(inputs, component, parts.JUDGE):
             runs = zip(names, left.run(names, sample), right.run(names, sample), strict=True)
             for name, expected, found in runs:
                 assert found.shape == expected.shape

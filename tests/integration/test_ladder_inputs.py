@@ -23,6 +23,7 @@ from tests.verification.packages import (
     model,
     not_run,
     part,
+    place_samples,
     then,
     told,
     values,
@@ -222,7 +223,7 @@ def test_equal_artifacts_are_run_once_on_a_runtime_and_again_when_anything_diffe
     assert climb(claim("fp32", rules=rules_from({"waive": {"task": "a rule"}}))) == (0, 0)
     # Other inputs, and inputs of the catalog.
     other = harness.folder("inputs")
-    np.savez(other / "inputs.npz", x=values(9))
+    place_samples(other, {"x": values(9)})
     assert climb(inputs=part(other)) == (0, 2)
     more = {"inputs": given(harness, "more.npz", x=values(3))}
     assert climb(claim(rules=rules_from(more))) == (0, 2)

@@ -19,7 +19,8 @@ from tests.engines.stages import digests, run_stages
 from workers.build.request import request_for
 from workers.engine import Request, StageError, StageJob
 from workers.optimum_engine import OptimumEngine, tracing
-from workers.sources import model_file, samples
+from workers.samples import files, parts
+from workers.sources import model_file
 
 pytestmark = [
     pytest.mark.engine,
@@ -139,14 +140,17 @@ def test_files_that_change_after_the_plan_are_noticed(
 
 def test_a_dataset_takes_the_place_of_dummy_inputs(cells: dict[str, Cell], tmp_path: Path) -> None:
     file = tmp_path / "calibration.npz"
-    ids = np.arange(3 * 12).reshape(3, 1, 12)
+    ids = np.arange(16 * 12).reshape(16, 1, 12)
     np.savez(file, input_ids=ids)
     request = with_model(bert(cells, "qnn_npu"), dataset={"path": str(file)})
     # Nobody says how long its texts are: the arrays do, also for the inputs they leave out.
     told = run_stages(request, tmp_path / "out")
-    assert told["inputs"]["origin"] == "dataset"
-    assert told["inputs"]["samples"] == told["quantize"]["samples"] == 3
-    kept = samples.load(tmp_path / "out" / "inputs")
+    found = told["inputs"]["samples"]
+    assert (found["kind"], found["origin"]) == ("dataset", "calibration.npz")
+    assert found["parts"] == {"fit": 10, "choose": 2, "judge": 4}
+    assert told["quantize"]["samples"] == 10
+    folder = tmp_path / "out" / "inputs"
+    kept = [one for part in parts.PARTS for one in files.load(folder, "", part)]
     assert [sample["input_ids"].tolist() for sample in kept] == ids.tolist()
     assert told["optimize"]["static"]
 

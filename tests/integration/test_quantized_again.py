@@ -16,7 +16,9 @@ from tests.engines import graphs
 from tests.engines.sources import make_request
 from workers.engine import StageJob
 from workers.optimum_engine import OptimumEngine, layout
-from workers.sources import model_file, samples
+from workers.samples import files
+from workers.samples.parts import PARTS
+from workers.sources import model_file
 
 pytestmark = pytest.mark.engine
 
@@ -49,7 +51,7 @@ def quantize(
     model_file.save(graph(sizes), folder / "optimize")
     random = np.random.default_rng(1)
     sets = [{"x": random.standard_normal((2, 8)).astype(np.float32)} for _ in range(4)]
-    samples.save(sets, folder / "inputs")
+    files.save(dict.fromkeys(PARTS, sets), folder / "inputs")
     given: dict[str, Any] = {"precision": "w8a16"}
     if steps is not None:
         given |= {"parity": {"cosine": 0.95}, "requantize": steps}

@@ -19,7 +19,8 @@ from tests.services import hub
 from tests.services.installing import lacking
 from tests.sweeps.command import Project
 from workers.engine import Request, StageError, StageJob
-from workers.sources import model_file, runtime, samples
+from workers.samples import files, parts
+from workers.sources import model_file, runtime
 from workers.tabular_engine import TabularEngine
 
 CLASSIFY, REGRESS = "tabular-classification", "tabular-regression"
@@ -113,9 +114,9 @@ def test_the_same_bytes_again_and_rows_that_reach_many_leaves(tmp_path: Path) ->
     told = run_stages(wanted, tmp_path / "one", TabularEngine())
     run_stages(wanted, tmp_path / "two", TabularEngine())
     assert digests(tmp_path / "one") == digests(tmp_path / "two")
-    made = samples.load(tmp_path / "one" / "inputs")
-    assert [one["features"].shape for one in made] == [(5, 4)] * 8
-    assert told["inputs"]["samples"] == 8
+    made = files.load(tmp_path / "one" / "inputs", "", parts.JUDGE)
+    assert [one["features"].shape for one in made] == [(5, 4)] * 16
+    assert told["inputs"]["samples"]["parts"] == {"fit": 64, "choose": 8, "judge": 16}
     rows = np.concatenate([one["features"] for one in made])
     labels = outputs(tmp_path / "one" / "export", rows)["label"]
     assert set(labels.tolist()) == {0, 1, 2}
@@ -132,12 +133,13 @@ def test_the_oldest_opset_and_one_that_is_too_new(tmp_path: Path) -> None:
 
 
 def test_a_dataset_is_taken_in_place_of_seeded_rows(tmp_path: Path) -> None:
-    np.savez(tmp_path / "rows.npz", features=ROWS[:20].reshape(10, 2, 4))
-    dataset = {"path": str(tmp_path / "rows.npz"), "samples": 6}
+    np.savez(tmp_path / "rows.npz", features=ROWS[:40].reshape(20, 2, 4))
+    dataset = {"path": str(tmp_path / "rows.npz"), "samples": 16}
     forest(tmp_path)
     told = run_stages(request(tmp_path, dataset=dataset), tmp_path / "out", TabularEngine())
-    assert (told["inputs"]["samples"], told["inputs"]["origin"]) == (6, "dataset")
-    made = samples.load(tmp_path / "out" / "inputs")
+    assert told["inputs"]["samples"]["kind"] == "dataset"
+    assert told["inputs"]["samples"]["parts"] == {"fit": 10, "choose": 2, "judge": 4}
+    made = files.load(tmp_path / "out" / "inputs", "", parts.FIT)
     assert np.array_equal(made[1]["features"], ROWS[2:4])
 
 

@@ -203,8 +203,7 @@ class VerificationHarness:
         exported = export or self.place(model())
         fed = self.folder("inputs")
         for name, arrays in (inputs or {"": {"x": values()}}).items():
-            (fed / name).mkdir(exist_ok=True)
-            np.savez(fed / name / "inputs.npz", **arrays)
+            place_samples(fed / name, arrays)
         return Subject(
             held, folder, entries(folder), self.store, manifest or {},
             part(exported), part(fed),
@@ -228,6 +227,14 @@ def part(folder: Path) -> Part:
             (dest / file.path).write_bytes((folder / file.path).read_bytes())
 
     return Part(files_digest(files), place)
+
+
+def place_samples(folder: Path, arrays: Mapping[str, Any]) -> None:
+    """Samples for a verdict; `arrays` has them along their first axes."""
+    (folder / "judge").mkdir(parents=True, exist_ok=True)
+    for number in range(len(next(iter(arrays.values())))):
+        one: dict[str, Any] = {name: array[number] for name, array in arrays.items()}
+        np.savez(folder / "judge" / f"{number:02}.npz", **one)
 
 
 def values(seed: int = 1, sets: int = 4) -> Any:

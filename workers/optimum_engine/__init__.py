@@ -3,14 +3,13 @@
     source --export--> ./model.onnx            fp32, dynamic axes, config and tokenizer beside it
            |           or <component>/...      encoder/decoder, text/vision towers, ...
            |           or COMPONENT.onnx ...   with a cache: all weights in one file
-           +--inputs---> inputs.npz            seeded dummy inputs, or the catalog's dataset
+           +--inputs---> fit.npz, choose.npz, judge/NN.npz   (`workers.samples`)
            +--optimize-> model.onnx            static shapes if asked, ONNX Runtime graph passes
            +--quantize-> model.onnx            QDQ w8a16/w8a8, int8 or 4-bit weights
                                                (w8, w4, w4a16), fp16
            +--share----> COMPONENT.onnx ...    with a cache: all weights in one file
 
-`inputs.npz` holds one array per graph input with the samples along a first axis; calibration and
-verification use the same. Weights beyond `model_file.EXTERNAL_THRESHOLD` go to one file
+Weights beyond `model_file.EXTERNAL_THRESHOLD` go to one file
 `model.onnx.data`. The export keeps the small files that a user needs to run the model (config,
 tokenizer, preprocessor) in its top folder. The stages of a single model pass these files on. The
 stages of a component do not get them, so the builder adds them to the package.

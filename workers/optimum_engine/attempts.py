@@ -10,8 +10,8 @@ The order is fixed; each step changes the best graph so far:
                  whose rounded result loses more than a tenth stay in floating point too
 
 The first graph that reaches parity is taken. If none does, the best one is kept, and
-verification judges it. Using more samples is not a step: the ranges come from the same samples that
-verification uses.
+verification judges it. Ranges come from the samples of the part `fit`, attempts are compared on
+those of `choose`, and the verdict is given on others.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ from workers.optimum_engine import losses, qdq
 from workers.optimum_engine.float_graph import FloatGraph
 from workers.optimum_engine.losses import Distance
 from workers.optimum_engine.qdq import Settings
-from workers.sources import model_file, onnx_graph, samples
+from workers.samples import files
+from workers.samples.parts import CHOOSE, FIT
+from workers.sources import model_file, onnx_graph
 
 ASKED = "as asked"
 _DIGITS = 3
@@ -67,13 +69,13 @@ def convert(
     job: StageJob, source: Path, temp: Path, precision: str, blocked: Sequence[str]
 ) -> tuple[Any, Path, dict[str, Any]]:
     """The quantized graph of one component, where its other weights are, and facts about it."""
-    sets = samples.load(job.inputs["inputs"], job.component)
+    sets = files.load(job.inputs["inputs"], job.component, FIT)
     graph = FloatGraph(source, sets, temp, precision, job.progress)
     asked = Settings.asked(precision, blocked, job.params)
     if "parity" not in job.params:
         model = graph.quantized(asked)
         return model, graph.folder, qdq.facts(model, len(sets))
-    trials = _Trials(job, graph, source, sets, temp)
+    trials = _Trials(job, graph, source, temp)
     first = trials.carry_out(ASKED, asked)
     steps = [step for step in job.params["requantize"] if step != "channels" or graph.multiplies]
     tried = search(first, steps, trials.carry_out, trials.rank)
@@ -174,15 +176,14 @@ class _Trials:
         job: StageJob,
         graph: FloatGraph,
         source: Path,
-        sets: Sequence[losses.Sample],
         temp: Path,
     ) -> None:
         self._job = job
         self._graph = graph
-        self._sets = sets
+        self._sets = files.load(job.inputs["inputs"], job.component, CHOOSE)
         self._temp = temp
         self._limit: Threshold = losses.limit_of(job.params["parity"])
-        self._wanted = losses.outputs(source, sets)
+        self._wanted = losses.outputs(source, self._sets)
         self._folders: dict[Settings, Path] = {}
         self._ranked: dict[Settings, Ranking] = {}
 

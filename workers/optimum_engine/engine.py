@@ -11,7 +11,7 @@ from workers.sources import runtime, source
 from workers.sources.errors import unsupported
 from workers.sources.temporary import temporary_folder
 
-REVISION = "6"
+REVISION = "7"
 """Raised whenever this package would make other bytes from the same inputs and tools."""
 
 NONE = "none"

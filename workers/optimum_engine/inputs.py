@@ -1,4 +1,4 @@
-"""The inputs stage: the samples for calibration and verification, the same for all targets."""
+"""The inputs stage: the three parts of the samples, the same for all targets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from workers.composition import Composition, split
 from workers.engine import StageError, StageJob
 from workers.optimum_engine import components, loop_inputs, plain_inputs, shapes
 from workers.optimum_engine.layout import READY, SHAPES
-from workers.sources import load, model_file, runtime, samples
+from workers.samples import datasets, files, parts
+from workers.sources import load, model_file, runtime
 from workers.sources.errors import one_line, quantize_error
 from workers.sources.load import exporter_task
 
@@ -29,23 +30,28 @@ def run(job: StageJob, _temp: Path) -> Mapping[str, Any]:
     record = composition.read(exported) or composition.plain([model_file.MODEL])
     ready = job.params["task"] == READY
     makers, sizes = _for_ready_file(job, exported) if ready else _for_export(job, exported, record)
-    found: dict[str, list[Sample]] = {}
+    own = "dataset" in job.params
+    found: dict[str, dict[str, list[Sample]]] = {part: {} for part in parts.PARTS}
+    divided: dict[str, dict[str, list[Sample]]] = {}
     for name in (one.name for one in record.components):
         if record.loop is not None and name == record.loop.step:
             job.progress(f"making inputs for {name}")
-            found[name] = loop_inputs.of_step(record, found, exported, sizes[loop_inputs.PAST])
+            for sets in found.values():
+                past = sizes[loop_inputs.PAST]
+                sets[name] = loop_inputs.of_step(record, sets, exported, past)
         else:
             wanted = runtime.signature(model_file.find(exported, name))
-            found[name] = _samples(job, name, makers[name], wanted, sizes)
-            own = "dataset" in job.params
-            loop_inputs.shaped(record, name, found, exported, generated=not own)
-            _link(found, name, exported, record)
-        samples.save(found[name], job.out / name)
-    return {
-        "samples": min(len(sets) for sets in found.values()),
-        "origin": "dataset" if "dataset" in job.params else "generated",
-        "inputs": {name or ".": samples.described(sets[0]) for name, sets in found.items()},
-    }
+            made = _samples(job, name, makers[name], wanted, sizes)
+            cut = parts.cut(made, parts.divided(len(made), job.params["parts"]))
+            for part, some in cut.items():
+                found[part][name] = some
+                loop_inputs.shaped(record, name, found[part], exported, generated=not own)
+                _link(found[part], name, exported, record)
+        divided[name] = {part: sets[name] for part, sets in found.items()}
+        files.save(divided[name], job.out, name)
+    if not own:
+        return files.facts(divided, "synthetic", "made values")
+    return files.facts(divided, "dataset", Path(job.request.model["dataset"]["path"]).name)
 
 
 def _for_ready_file(job: StageJob, exported: Path) -> tuple[dict[str, Make], Sizes]:
@@ -85,10 +91,10 @@ def _samples(
     """The dataset's samples with generated values for missing inputs, or only generated ones."""
     dataset = job.request.model.get("dataset") if "dataset" in job.params else None
     if not dataset:
-        count, given = int(job.params["samples"]), []
+        count, given = sum(job.params["parts"].values()), []
     else:
-        limit = int(dataset.get("samples", samples.OF_DATASET))
-        given = samples.read_dataset(Path(dataset["path"]), component, limit)
+        limit = int(dataset.get("samples", sum(job.params["parts"].values())))
+        given = datasets.read_dataset(Path(dataset["path"]), component, limit)
         count = len(given)
         sizes = {**sizes, **sizes_of(given[0], wanted)}
     made = []
@@ -98,9 +104,9 @@ def _samples(
         load.seed_everything(int(job.params["seed"]) + index)
         sample = make(wanted, sizes)
         if given:
-            sample |= samples.fitted(given[index], wanted)
+            sample |= datasets.fitted(given[index], wanted)
         made.append(sample)
-    samples.check_even(made)
+    files.check_even(made)
     return made
 
 

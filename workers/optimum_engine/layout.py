@@ -18,7 +18,8 @@ from matrix.verification import COSINE
 from workers.engine import SOURCE, Request, StageSpec
 from workers.optimum_engine import decoders
 from workers.optimum_engine.architectures import rows
-from workers.sources import optimize, samples
+from workers.samples import datasets, parts
+from workers.sources import optimize
 from workers.sources.errors import listed, optimize_error, quantize_error
 from workers.sources.source import Resolved, allowed
 
@@ -29,7 +30,6 @@ READY = "onnx-file"
 """In place of a task: the inputs follow from the graph alone."""
 GRAPH_TOOLS = optimize.TOOLS
 
-SAMPLES = 8
 BLOCK_SIZE = 32
 """Values of a 4-bit weight that share a scale."""
 PRECISIONS = ("fp32", "fp16", "w8a16", "w8a8", "w8", "w4", "w4a16")
@@ -112,8 +112,10 @@ def _configured(folder: Path) -> str:
 
 
 def _inputs(request: Request, source: Resolved) -> StageSpec:
-    count = _options(request.policy).get("samples", SAMPLES)
-    params: dict[str, Any] = {"task": request.model["task"], "samples": count, "seed": 0}
+    task, count = request.model["task"], _options(request.policy).get("samples")
+    loop = decoders.generates(task)
+    sizes = parts.sizes(source.size, loop=loop, fit=count)
+    params: dict[str, Any] = {"task": task, "parts": sizes, "seed": 0}
     tools: tuple[str, ...] = INPUT_TOOLS
     if request.model["source"].get("file"):
         params["task"], tools = READY, GRAPH_TOOLS
@@ -122,9 +124,7 @@ def _inputs(request: Request, source: Resolved) -> StageSpec:
     if shapes := dict(request.policy.get("shapes") or {}):
         params["shapes"] = shapes
     if dataset := request.model.get("dataset"):
-        params["dataset"] = samples.dataset_params(dataset)
-        if count != SAMPLES:
-            params["dataset"].setdefault("samples", count)
+        params["dataset"] = datasets.dataset_params(dataset)
     return StageSpec("inputs", params, ("export",), tools)
 
 

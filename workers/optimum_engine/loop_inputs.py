@@ -2,8 +2,8 @@
 
 Random values do not resemble the content of a cache, so the exported graphs generate the samples,
 each from another prompt and with another number of steps: every other sample greedily, the others
-with random tokens. The last samples are steps of the generation that verification repeats: a model
-that goes on with the same token for long computes values that no other sample has.
+with random tokens. Greedy ones go on for as long as the generation that verification repeats: a
+model that goes on with the same token for long computes values that no other sample has.
 """
 
 from __future__ import annotations
@@ -24,9 +24,8 @@ from workers.sources.errors import quantize_error
 PAST = "past_sequence_length"
 """The shape of a catalog that gives the size of a cache."""
 _STEPS = 2
-"""Samples of each prompt; those of the next one are so many steps further."""
-_APART = 5
-"""So many steps lie between the samples of the generation that verification repeats."""
+"""Samples of each prompt; those of the next one are so many steps further, and from
+`generation.COUNT` steps on those of the next one begin again."""
 _WHOLE = 3
 """The first samples of a prompt have no padding: they are those that parity compares, and what a
 graph computes for padding means nothing."""
@@ -92,24 +91,17 @@ def of_step(record: Composition, found: Found, exported: Path, past: int) -> lis
 
         choose = varied if number % 2 else generation.greedy
         texts.append(generate(record, prompt, graphs.__getitem__, choose))
-    verified = generate(record, generation.read(exported / generation.FILE), graphs.__getitem__)
     try:
-        for steps in (*texts, verified):  # all read their prompts before a second graph is open
+        for steps in texts:  # all read their prompts before a second graph is open
             next(steps)
-        made = [
+        firsts = [_STEPS * number % generation.COUNT for number in range(len(texts))]
+        return [
             one.feeds
-            for number, steps in enumerate(texts)
-            for one in islice(steps, _STEPS * number, _STEPS * (number + 1))
+            for first, steps in zip(firsts, texts, strict=True)
+            for one in islice(steps, first, first + _STEPS)
         ]
-        more = [one.feeds for one in islice(verified, 0, generation.COUNT, _APART)]
     except ValueError as error:
         raise quantize_error(f"the steps of the decoder have no inputs: {error}") from error
-    # What an encoder gives for another prompt may have another length; samples have one shape.
-    return made + [one for one in more if _shapes(one) == _shapes(made[0])]
-
-
-def _shapes(sample: Sample) -> dict[str, tuple[int, ...]]:
-    return {name: value.shape for name, value in sample.items()}
 
 
 def _words(begun: Sample, loop: Loop) -> list[int]:

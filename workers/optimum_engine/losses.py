@@ -1,6 +1,6 @@
 """What quantization loses: the distance of a graph's outputs, and which operators cause it.
 
-Outputs are compared as verification compares them, on the same samples and with the same limits.
+Outputs are compared as verification compares them, with the same limits, on other samples.
 ONNX Runtime's CPU provider computes the quantized graph literally: a quantized operator computes in
 float between rounded values, and an NPU differs from that by less than a step.
 """
@@ -16,7 +16,7 @@ from typing import Any
 
 from matrix.verification import Threshold
 from workers.optimum_engine import calibrate
-from workers.runtimes.values import SETS, compare
+from workers.runtimes.values import compare
 from workers.sources import model_file, runtime
 from workers.verify.ladder.parity import too_far
 
@@ -39,9 +39,9 @@ class Distance:
 
 
 def outputs(folder: Path, sets: Sequence[Sample]) -> list[dict[str, Any]]:
-    """What the graph in a folder computes from the samples that verification takes."""
+    """What the graph in a folder computes from samples."""
     ready = runtime.session(folder / model_file.MODEL)
-    return [runtime.run(ready, sample) for sample in sets[:SETS]]
+    return [runtime.run(ready, sample) for sample in sets]
 
 
 def limit_of(params: Mapping[str, float]) -> Threshold:

@@ -17,7 +17,9 @@ from workers.engine import StageJob
 from workers.optimum_engine import components
 from workers.optimum_engine.export import source_folder
 from workers.runtimes.values import SETS, compare
-from workers.sources import load, model_file, runtime, samples
+from workers.samples import files
+from workers.samples.parts import JUDGE
+from workers.sources import load, model_file, runtime
 from workers.sources.errors import one_line, unsupported
 from workers.sources.load import exporter_task
 
@@ -41,7 +43,7 @@ def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
     found = {}
     for name, (module, config) in components.parts(model, task, folder).items():
         job.progress(f"comparing {name} with PyTorch" if name else "comparing with PyTorch")
-        sets = samples.load(job.inputs["inputs"], name)[:SETS]
+        sets = files.load(job.inputs["inputs"], name, JUDGE)[:SETS]
         theirs = _outputs(module, config, sets)
         file = model_file.find(job.inputs["export"], name)
         ours = _run(file, sets, list(theirs[0]))

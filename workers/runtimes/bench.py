@@ -128,7 +128,7 @@ def first_feeds(session: Session, args: Mapping[str, Any]) -> values.Feeds:
     component = str(args.get("component", ""))
     for path in map(Path, args.get("inputs", ())):
         try:
-            sample = values.read(path, component, 1)[0]
+            sample = values.first(path, component, session.inputs)
         except (OSError, ValueError, EOFError, KeyError) as error:
             raise values.Misfit(f"the input values {path.name} cannot be read: {error}") from error
         return values.feeds(sample, session.inputs)

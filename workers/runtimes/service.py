@@ -21,6 +21,7 @@ from workers.runtimes.compile import compile_models
 from workers.runtimes.session import Session, give_back, resident
 from workers.runtimes.trace import Traces
 from workers.runtimes.values import compare, describe, joined
+from workers.samples import files
 from workers.sources.errors import one_line
 
 Answer = dict[str, Any]
@@ -181,10 +182,8 @@ def _given(inputs: Mapping[str, Any], sets: list[values.Feeds]) -> list[values.F
 
 def _sets(session: Session, args: Mapping[str, Any]) -> list[values.Feeds]:
     """The engine's first sets and all of the catalog's; seeded ones if there are none."""
-    found: list[values.Feeds] = []
     component, count = args.get("component", ""), int(args["sets"])
-    for path in args.get("inputs", ()):
-        found += values.read(Path(path), "", count)
+    found = [files.sample(Path(path)) for path in args.get("inputs", ())[:count]]
     if not found:
         shapes = args.get("shapes", {})
         found = [values.made(session.inputs, seed, shapes) for seed in range(count)]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from workers.runtimes.session import Port
-from workers.sources import samples
+from workers.samples import datasets, files
 from workers.sources.errors import one_line
 
 SETS = 3
@@ -19,11 +19,22 @@ Feeds = dict[str, Any]
 
 def read(path: Path, component: str, limit: int) -> list[Feeds]:
     """At most `limit` samples; a file for all components names its arrays COMPONENT/INPUT."""
-    head = f"{component}/"
-    return [
-        {name.removeprefix(head): value for name, value in one.items()}
-        for one in samples.read(path, limit)
-    ]
+    return [_own(one, component) for one in datasets.read(path, limit)]
+
+
+def first(path: Path, component: str, ports: Sequence[Port]) -> Feeds:
+    """The first sample of a file, or the only one of a file that has values as the graph takes
+    them."""
+    if path.suffix == ".npz":
+        one = _own(files.sample(path), component)
+        if any(port.shape and one[port.name].ndim == len(port.shape)
+               for port in ports if port.name in one):  # fmt: skip
+            return one
+    return read(path, component, 1)[0]
+
+
+def _own(one: Feeds, component: str) -> Feeds:
+    return {name.removeprefix(f"{component}/"): value for name, value in one.items()}
 
 
 class Misfit(ValueError):

@@ -9,7 +9,9 @@ from typing import Any
 from matrix.policy import FOUR_BITS
 from matrix.vocabulary import EXTENDED_PASSES
 from workers.engine import StageJob, StageSpec
-from workers.sources import model_file, onnx_graph, runtime, samples
+from workers.samples import files
+from workers.samples.parts import CHOOSE
+from workers.sources import model_file, onnx_graph, runtime
 from workers.sources.errors import optimize_error
 
 TOOLS = ("engine", "onnx", "onnxruntime", "numpy")
@@ -47,7 +49,7 @@ def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
     file = source / model_file.MODEL
     sets = []
     if job.params["static_shapes"]:
-        sets = samples.load(job.inputs["inputs"], job.component)
+        sets = files.load(job.inputs["inputs"], job.component, CHOOSE)
         file = _with_shapes(source, temp / "fixed", sets[0])
     target = temp / "optimized" / model_file.MODEL
     target.parent.mkdir()

@@ -2,7 +2,7 @@
 
     source --export--> model.onnx          float32 rows `features`, no ZipMap; its results are
            |                               compared with the model's own predictions
-           +--inputs---> inputs.npz        seeded rows of plausible values, or the catalog's dataset
+           +--inputs---> fit.npz, choose.npz, judge/NN.npz   (`workers.samples`)
            +--optimize-> model.onnx        ONNX Runtime graph passes, as in the optimum engine
 
 A `.skops` file names the types of its objects; only types in a fixed list (`trusted.py`) are

@@ -17,18 +17,18 @@ from workers.engine import (
     StageSpec,
     version,
 )
-from workers.sources import optimize, runtime, samples
+from workers.samples import datasets, parts
+from workers.sources import optimize, runtime
 from workers.sources.errors import listed, optimize_error, unsupported
 from workers.sources.source import Resolved
 from workers.sources.temporary import temporary_folder
 from workers.tabular_engine import files
 
-REVISION = "1"
+REVISION = "2"
 """Raised whenever this package would make other bytes from the same inputs and tools."""
 
 EXPORT_TOOLS = ("engine", "scikit-learn", "skl2onnx", "skops", "onnx", "numpy")
 XGBOOST_TOOLS = ("engine", "xgboost", "onnxmltools", "skl2onnx", "onnx", "numpy")
-SAMPLES = 8
 SHAPES = ("batch_size",)
 _MEMORY = 512 * 1024**2
 
@@ -117,12 +117,10 @@ def _export(request: Request, source: Resolved, file: str, tools: tuple[str, ...
 
 
 def _inputs(request: Request) -> StageSpec:
-    count = (request.policy.get("build") or {}).get("samples", SAMPLES)
-    params: dict[str, Any] = {"samples": count, "seed": 0}
+    count = (request.policy.get("build") or {}).get("samples")
+    params: dict[str, Any] = {"parts": parts.sizes(0, loop=False, fit=count), "seed": 0}
     if shapes := dict(request.policy.get("shapes") or {}):
         params["shapes"] = shapes
     if dataset := request.model.get("dataset"):
-        params["dataset"] = samples.dataset_params(dataset)
-        if count != SAMPLES:
-            params["dataset"].setdefault("samples", count)
+        params["dataset"] = datasets.dataset_params(dataset)
     return StageSpec("inputs", params, ("export",), optimize.TOOLS)

@@ -8,8 +8,11 @@ from typing import Any
 
 from workers.engine import StageJob
 from workers.runtimes.values import compare
-from workers.sources import model_file, runtime, samples
-from workers.tabular_engine import files, original
+from workers.samples import files
+from workers.samples.parts import JUDGE
+from workers.sources import model_file, runtime
+from workers.tabular_engine import files as model_files
+from workers.tabular_engine import original
 from workers.tabular_engine.original import Original
 
 SETS = 3
@@ -23,9 +26,9 @@ Distances = Mapping[str, Mapping[str, Any]]
 def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
     """For every output, its distance from the library's own. Not a stage of a build: onboarding
     asks for it."""
-    model = original.load(files.fetch(job, temp), job.params["task"])
+    model = original.load(model_files.fetch(job, temp), job.params["task"])
     file = job.inputs["export"] / model_file.MODEL
-    sets = samples.load(job.inputs["inputs"])[:SETS]
+    sets = files.load(job.inputs["inputs"], "", JUDGE)[:SETS]
     return {"outputs": {".": distances(file, model, sets)}, "sets": len(sets)}
 
 

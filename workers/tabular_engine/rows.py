@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from workers.engine import StageJob
-from workers.sources import model_file, onnx_graph, runtime, samples
+from workers.samples import datasets, files, parts
+from workers.sources import model_file, onnx_graph, runtime
 
 FEATURES = "features"
 """The input of every tabular graph: one row of float32 values per line."""
@@ -25,23 +26,22 @@ def run(job: StageJob, _temp: Path) -> Mapping[str, Any]:
     folder = job.inputs["export"]
     wanted = runtime.signature(folder / model_file.MODEL)
     dataset = job.request.model.get("dataset") if "dataset" in job.params else None
+    total = sum(job.params["parts"].values())
     if dataset:
-        limit = int(dataset.get("samples", samples.OF_DATASET))
-        given = samples.read_dataset(Path(dataset["path"]), "", limit)
-        made = [samples.fitted(one, wanted) for one in given]
+        limit = int(dataset.get("samples", total))
+        given = datasets.read_dataset(Path(dataset["path"]), "", limit)
+        made = [datasets.fitted(one, wanted) for one in given]
     else:
         graph = model_file.load_graph(folder)
         count = int(job.params.get("shapes", {}).get(BATCH, ROWS))
         first = int(job.params["seed"])
-        seeds = range(first, first + int(job.params["samples"]))
-        made = [sample(graph, count, seed=seed) for seed in seeds]
-    samples.check_even(made)
-    samples.save(made, job.out)
-    return {
-        "samples": len(made),
-        "origin": "dataset" if dataset else "generated",
-        "inputs": {".": samples.described(made[0])},
-    }
+        made = [sample(graph, count, seed=seed) for seed in range(first, first + total)]
+    files.check_even(made)
+    divided = {"": parts.cut(made, parts.divided(len(made), job.params["parts"]))}
+    files.save(divided[""], job.out)
+    if not dataset:
+        return files.facts(divided, "synthetic", "rows near the thresholds of the model")
+    return files.facts(divided, "dataset", Path(dataset["path"]).name)
 
 
 def sample(graph: Any, count: int, *, seed: int) -> dict[str, Any]:

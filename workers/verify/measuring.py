@@ -17,6 +17,7 @@ from workers.host.watch import Watching
 from workers.runtimes.pool import STAGE, Runtimes
 from workers.runtimes.runtime import Missing, Runtime
 from workers.runtimes.values import SETS
+from workers.samples import files
 from workers.store import Store
 from workers.verify.ladder.claim import Claim
 from workers.verify.ladder.observed import Observed, RuntimeRun
@@ -315,8 +316,7 @@ class Measuring:
         if self._inputs is None:
             self._inputs = self.subject.scratch.new_folder("inputs")
             self.subject.inputs.place(self._inputs)
-        path = self._inputs / component / "inputs.npz"
-        return [str(path)] if path.is_file() else []
+        return [str(path) for path in files.judged(self._inputs, component)]
 
     def _joined(self, found: Path, wanted: Path) -> Json:
         """How far joined outputs are from the export's."""

@@ -97,15 +97,15 @@ def decoder(folder: Path) -> Any:
     return compose(ports, "model.onnx", (), ("prefill", "decode"))
 
 
-def test_the_last_samples_are_those_of_the_generation_that_is_verified(tmp_path: Path) -> None:
+def test_prompts_give_steps_with_longer_and_longer_caches(tmp_path: Path) -> None:
     record = decoder(tmp_path)
-    np.savez(tmp_path / generation.FILE, prompt=np.asarray([3, 4]))
-    found = {"prefill": [words(), words()]}
+    found = {"prefill": [words() for _ in range(9)]}
     for one in found["prefill"]:
         one["input_ids"] = one["input_ids"] % 8
     made = of_step(record, found, tmp_path, past=24)
-    counts = [int(one["attention_mask"].sum()) for one in made]
-    assert counts == [7, 8, 9, 10, 3, 8, 13, 18]  # with the token of the step
+    counts = [int(one["attention_mask"].sum()) for one in made]  # with the token of the step
+    assert counts[:6] == [7, 8, 9, 10, 11, 12]
+    assert counts[-4:] == [21, 22, 7, 8]  # generation that is verified ends there
     assert all(one[CACHE].shape == (1, 1, 24, 2) for one in made)
 
 

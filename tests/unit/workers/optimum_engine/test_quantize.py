@@ -14,7 +14,9 @@ from tests.engines import graphs
 from tests.engines.graphs import ROWS, outputs
 from workers.engine import Request, StageJob
 from workers.optimum_engine import attempts, quantize
-from workers.sources import model_file, onnx_graph, samples
+from workers.samples import files
+from workers.samples.parts import PARTS
+from workers.sources import model_file, onnx_graph
 
 
 def test_fp16_keeps_the_types_of_the_ports(tmp_path: Path) -> None:
@@ -73,8 +75,7 @@ def test_the_quantizer_reads_weights_beside_the_graph(
 def quantized(folder: Path, model: Any, rows: Any, precision: str) -> Any:
     """A graph as it is quantized with one sample."""
     model_file.save(model, folder / "model")
-    _empty(folder / "inputs")
-    np.savez(folder / "inputs" / samples.FILE, x=rows[None])
+    files.save({part: [{"x": rows}] for part in PARTS}, folder / "inputs")
     job = StageJob(
         "quantize", {}, Request({}, {}, {}), {"inputs": folder / "inputs"}, folder / "job"
     )

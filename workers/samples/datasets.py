@@ -1,16 +1,15 @@
-"""Samples: the input arrays of a graph, in one `inputs.npz` per component.
+"""The catalog's `dataset`.
 
-A file holds one array per graph input, under the input's name, with the samples along a first
-axis that the graph does not have. A catalog's `.npz` dataset has the same layout; in a `.jsonl`
-dataset every line is one sample, an object of nested lists by input name. For a composite model
-the names are `<component>/<input>`.
+An `.npz` file holds one array per graph input, under the input's name, with the samples along a
+first axis that the graph does not have; in a `.jsonl` file every line is one sample, an object of
+nested lists by input name. For a composite model the names are `<component>/<input>`.
 """
 
 from __future__ import annotations
 
 import json
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,28 +20,7 @@ from workers.sources.errors import failing, listed, quantize_error
 if TYPE_CHECKING:  # runtimes read samples too
     from workers.sources.runtime import Signature
 
-FILE = "inputs.npz"
-OF_DATASET = 32
-"""Samples that are taken of a dataset unless the catalog says otherwise."""
 Sample = Mapping[str, Any]
-
-
-def save(samples: Sequence[Sample], folder: Path) -> None:
-    """Write samples of equal names, types and shapes."""
-    import numpy as np
-
-    folder.mkdir(parents=True, exist_ok=True)
-    names = sorted(samples[0])
-    stacked: dict[str, Any] = {
-        name: np.stack([sample[name] for sample in samples]) for name in names
-    }
-    np.savez(folder / FILE, **stacked)
-
-
-def load(folder: Path, component: str = "") -> list[dict[str, Any]]:
-    """The samples of a component."""
-    file = folder / component / FILE
-    return read(file if file.is_file() else folder / FILE)
 
 
 def dataset_params(dataset: Mapping[str, Any]) -> dict[str, Any]:
@@ -91,26 +69,6 @@ def fitted(given: Mapping[str, Any], wanted: Signature) -> dict[str, Any]:
             )
         fitting[name] = array
     return fitting
-
-
-def check_even(made: Sequence[Sample]) -> None:
-    """Raise `StageError` unless all samples have the same shapes."""
-    for sample in made[1:]:
-        for name, array in sample.items():
-            if array.shape != made[0][name].shape:
-                raise quantize_error(
-                    f"samples differ in the shape of '{name}': {list(made[0][name].shape)} and "
-                    f"{list(array.shape)}",
-                    "pad or cut the dataset to one shape",
-                )
-
-
-def described(sample: Sample) -> dict[str, Any]:
-    """The type and shape of every input, for facts."""
-    return {
-        key: {"dtype": str(array.dtype), "shape": list(array.shape)}
-        for key, array in sorted(sample.items())
-    }
 
 
 def read(path: Path, limit: int | None = None) -> list[dict[str, Any]]:

@@ -1,0 +1,99 @@
+"""The files of the stage `inputs`, one folder for each component.
+
+fit.npz, choose.npz   several samples: an array for each input of the graph, with the samples
+                      along a first axis that the graph does not have
+judge/00.npz, ...     one sample each, its arrays as the graph takes them
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from workers.samples.parts import CHOOSE, FIT, JUDGE, PARTS, digest
+from workers.sources.errors import quantize_error
+
+Sample = Mapping[str, Any]
+Parts = Mapping[str, Sequence[Sample]]
+"""The samples of each part."""
+
+
+def save(samples: Parts, folder: Path, component: str = "") -> None:
+    """Write the parts of a component, whose samples have equal names, types and shapes."""
+    import numpy as np
+
+    judge = folder / component / JUDGE
+    judge.mkdir(parents=True, exist_ok=True)
+    for part in (FIT, CHOOSE):
+        names = sorted(samples[part][0])
+        stacked: dict[str, Any] = {
+            name: np.stack([one[name] for one in samples[part]]) for name in names
+        }
+        np.savez(folder / component / f"{part}.npz", **stacked)
+    for number, one in enumerate(samples[JUDGE]):
+        arrays: dict[str, Any] = {name: one[name] for name in sorted(one)}
+        np.savez(judge / f"{number:02}.npz", **arrays)
+
+
+def load(folder: Path, component: str, part: str) -> list[dict[str, Any]]:
+    """The samples of a part."""
+    if part == JUDGE:
+        return [sample(file) for file in judged(folder, component)]
+    stacked = sample(_place(folder, component) / f"{part}.npz")
+    count = len(next(iter(stacked.values())))
+    return [{name: array[index] for name, array in stacked.items()} for index in range(count)]
+
+
+def judged(folder: Path, component: str = "") -> list[Path]:
+    """The files of the samples for the verdict, in order."""
+    return sorted((_place(folder, component) / JUDGE).glob("*.npz"))
+
+
+def sample(file: Path) -> dict[str, Any]:
+    """The arrays of a file."""
+    import numpy as np
+
+    # Opened here because NumPy leaves a file open that is not an archive.
+    with file.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
+        return {name: arrays[name] for name in arrays.files}
+
+
+def check_even(made: Sequence[Sample]) -> None:
+    """Raise `StageError` unless all samples have the same shapes."""
+    for one in made[1:]:
+        for name, array in one.items():
+            if array.shape != made[0][name].shape:
+                raise quantize_error(
+                    f"samples differ in the shape of '{name}': {list(made[0][name].shape)} and "
+                    f"{list(array.shape)}",
+                    "pad or cut the dataset to one shape",
+                )
+
+
+def facts(divided: Mapping[str, Parts], kind: str, origin: str) -> dict[str, Any]:
+    """What the manifest says of the samples of all components."""
+    first = next(iter(divided.values()))
+    every = (one for sets in divided.values() for part in PARTS for one in sets[part])
+    return {
+        "samples": {
+            "kind": kind,
+            "origin": origin,
+            "parts": {part: len(first[part]) for part in PARTS},
+            "digest": digest(every),
+        },
+        "inputs": {name or ".": _described(sets[FIT][0]) for name, sets in divided.items()},
+    }
+
+
+def _described(one: Sample) -> dict[str, Any]:
+    return {
+        key: {"dtype": str(array.dtype), "shape": list(array.shape)}
+        for key, array in sorted(one.items())
+    }
+
+
+def _place(folder: Path, component: str) -> Path:
+    """A stage that runs for a component is given the files of that one alone."""
+    own = folder / component
+    return own if own.is_dir() else folder

@@ -1,0 +1,83 @@
+"""The three parts of a model's samples, their sizes by rule, and how samples are divided.
+
+Sizes depend on the model alone, never on the clock: equal inputs give equal bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+FIT, CHOOSE, JUDGE = "fit", "choose", "judge"
+PARTS = (FIT, CHOOSE, JUDGE)
+"""Calibration, the choice between attempts at quantizing, the verdict."""
+_USUAL = (64, 8, 16)
+_OF_LOOPS = (16, 4, 8)
+"""Of a decoder with a cache: each sample of its step takes several runs of the model."""
+_LARGE = ((6 * 1024**3, (16, 4, 8)), (2 * 1024**3, (32, 4, 8)))
+"""From so many bytes of float32 weights on."""
+_MOST_BYTES = {FIT: 512 * 1024**2, CHOOSE: 64 * 1024**2, JUDGE: 128 * 1024**2}
+"""A part of large samples has fewer of them, but at least four."""
+_LEAST = 4
+Sample = Mapping[str, Any]
+
+
+def sizes(model: int, *, loop: bool, fit: int | None = None) -> dict[str, int]:
+    """The size of each part for a model of so many bytes; `fit`: what the catalog asks for."""
+    usual = next((given for size, given in _LARGE if model >= size), _USUAL)
+    found = dict(zip(PARTS, map(min, usual, _OF_LOOPS) if loop else usual, strict=True))
+    return found if fit is None else {**found, FIT: fit}
+
+
+def bounded(wanted: Mapping[str, int], sample: Sample) -> dict[str, int]:
+    """The sizes for samples as large as this one."""
+    one = max(sum(array.nbytes for array in sample.values()), 1)
+    return {
+        part: min(count, max(_LEAST, _MOST_BYTES[part] // one)) for part, count in wanted.items()
+    }
+
+
+def divided(count: int, wanted: Mapping[str, int]) -> dict[str, int]:
+    """The sizes for so many samples, in about the same proportions: the verdict needs several."""
+    total = sum(wanted.values())
+    if count >= total:
+        return dict(wanted)
+    judge = max(math.ceil(count * wanted[JUDGE] / total), min(4, count // 4), 1)
+    choose = max(math.ceil(count * wanted[CHOOSE] / total), min(2, count // 8), 1)
+    return {FIT: max(count - choose - judge, 1), CHOOSE: choose, JUDGE: judge}
+
+
+def cut(samples: Sequence[Any], given: Mapping[str, int]) -> dict[str, list[Any]]:
+    """The samples of each part, in order.
+
+    A graph for which there are fewer than three different samples is judged on what there is.
+    """
+    found, start = {}, 0
+    for part in PARTS:
+        found[part] = list(samples[start : start + given[part]]) or [samples[-1]]
+        start += given[part]
+    return found
+
+
+def distinct(samples: Iterable[Sample]) -> list[Sample]:
+    """The samples without those that equal an earlier one."""
+    found: dict[str, Sample] = {}
+    for one in samples:
+        found.setdefault(digest([one]), one)
+    return list(found.values())
+
+
+def digest(samples: Iterable[Sample]) -> str:
+    """SHA-256 over the names, types, shapes and values of samples, in order."""
+    import numpy as np
+
+    found = hashlib.sha256()
+    for sample in samples:
+        for name, value in sorted(sample.items()):
+            array = np.ascontiguousarray(value)
+            found.update(f"{name} {array.dtype.str} {array.shape}\0".encode())
+            found.update(array.tobytes())
+        found.update(b"\n")
+    return found.hexdigest()
