@@ -132,10 +132,15 @@ def _file_path(entry: Entry, key: str, path: str, *, inside: bool) -> bool:
         else:
             entry.bad(f"{key} {quote(path)} is not the path of a {' or '.join(FILES[key])} file")
         return False
-    if inside and (path.startswith("/") or not set(re.split(r"[/\\:]", path)).isdisjoint(_OUT)):
+    if inside and leads_out(path):
         entry.bad(f"{key} {quote(path)} leads out of its source", "give a path inside it, with /")
         return False
     return True
+
+
+def leads_out(path: str) -> bool:
+    """Whether a path inside a source may be one outside it, on any system."""
+    return not set(re.split(r"[/\\:]", path)).isdisjoint(_OUT)
 
 
 def _file_source(entry: Entry, key: str, file: str, folder: Path) -> Source | None:

@@ -6,13 +6,20 @@ by most cells, so each stands in a table once, and so does the model of its cell
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from matrix.cellid import cell_id, model_fault, parse
 from matrix.codec import from_json, to_json
-from matrix.errors import MillError
+from matrix.digest import SHA256
+from matrix.entry import leads_out
+from matrix.errors import MillError, UsageError
 from matrix.model import Cell, Model, Plan, PlannedModel, Policy, Target
+from matrix.naming import Limits
+from matrix.nearest import quote
+from matrix.plan import name_problems
+from matrix.slugs import slug
 
 FORMAT = 3
 Json = Mapping[str, Any]
@@ -100,8 +107,12 @@ class _Tables:
     policy: tuple[Policy, ...]
 
 
-def plan_from_record(record: Any) -> Plan:
-    """The plan of a record; raises `BadRecord` for anything else."""
+def plan_from_record(record: Any, limits: Limits) -> Plan:
+    """The plan of a record; raises `BadRecord` for anything else.
+
+    A record comes from a state that others can write. Its names become folders and file names, so
+    they are checked like those of a catalog: `limits` are those of feeds.
+    """
     known = record.get("format") if isinstance(record, Mapping) else None
     if known != FORMAT:
         raise BadRecord(
@@ -110,10 +121,43 @@ def plan_from_record(record: Any) -> Plan:
         )
     try:
         tables = from_json(record["tables"], _Tables)
-        plan = dict(record["plan"])
-        return from_json({**plan, "models": [_model(one, tables) for one in plan["models"]]}, Plan)
+        data = dict(record["plan"])
+        models = [_model(one, tables) for one in data["models"]]
+        plan = from_json({**data, "models": models}, Plan)
     except (KeyError, IndexError, TypeError, ValueError) as error:
         raise BadRecord(f"the record of the plan is damaged: {error}") from error
+    if fault := next(_faults(plan, limits), ""):
+        raise BadRecord(f"the record of the plan is damaged: {fault}")
+    return plan
+
+
+def _faults(plan: Plan, limits: Limits) -> Iterator[str]:
+    """What no plan of a catalog has."""
+    if plan.stamp != slug(plan.stamp):
+        yield f"{quote(plan.stamp)} is not a stamp"
+    for planned in plan.models:
+        model, source = planned.model, planned.model.source
+        for name in (model.id, *filter(None, [model.context_group])):
+            yield from filter(None, [model_fault(name)])
+        if source.file is not None and leads_out(source.file):
+            yield f"{quote(source.file)} leads out of its source"
+        for cell in (one for each in planned.cells for one in (each, *each.members)):
+            yield from _cell_faults(cell)
+    yield from (problem.message for problem in name_problems(plan, limits))
+
+
+def _cell_faults(cell: Cell) -> Iterator[str]:
+    shown = cell.policy.shown
+    profile = cell.profile.label if cell.profile else None
+    named = cell_id(cell.model.id, cell.model.task, cell.target.label, shown, profile)
+    try:
+        parse(cell.id)
+    except UsageError as error:
+        yield error.message
+    if cell.id != named:
+        yield f"{quote(cell.id)} is not the id of {named}"
+    if cell.origin is not None and not SHA256.fullmatch(cell.origin.tree):
+        yield f"{quote(cell.origin.tree)} is not a digest"
 
 
 def _model(record: Json, tables: _Tables) -> PlannedModel:

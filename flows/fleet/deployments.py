@@ -6,7 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from prefect.client.orchestration import SyncPrefectClient, get_client
-from prefect.client.schemas.actions import DeploymentScheduleCreate, WorkPoolCreate
+from prefect.client.schemas.actions import (
+    DeploymentScheduleCreate,
+    WorkPoolCreate,
+    WorkPoolUpdate,
+)
 from prefect.client.schemas.objects import ConcurrencyLimitStrategy, ConcurrencyOptions
 from prefect.client.schemas.schedules import CronSchedule
 from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
@@ -18,6 +22,11 @@ from flows.fleet.parent_runs import NIGHTLY, PARENT_FLOW
 from flows.fleet.worker import SWEEPS
 from matrix.errors import UsageError
 from matrix.needs import Words, to_text
+
+_TEMPLATE = {
+    "job_configuration": {"stream_output": True},
+    "variables": {"type": "object", "properties": {}, "additionalProperties": False},
+}
 
 
 def deploy(pool: str) -> list[str]:
@@ -72,10 +81,15 @@ def announce(pool: str, queue: str, words: Words) -> None:
 
 
 def _pool(client: SyncPrefectClient, name: str) -> None:
+    """A pool whose runs take no command, environment or folder; workers ignore these anyway."""
     try:
         client.read_work_pool(name)
     except ObjectNotFound:
-        client.create_work_pool(WorkPoolCreate(name=name, type="process"))
+        client.create_work_pool(
+            WorkPoolCreate(name=name, type="process", base_job_template=_TEMPLATE)
+        )
+    else:
+        client.update_work_pool(name, WorkPoolUpdate(base_job_template=_TEMPLATE))
 
 
 def _deployment(client: SyncPrefectClient, flow: Any, name: str, pool: str, **more: Any) -> None:

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from feed.interface import Published
+from feed.rules import STRICTEST
 from flows.cli.resolution import resolve
-from flows.cli.settings import OPTIONS, ORDERED, Settings
+from flows.cli.settings import ORDERED, Settings
 from flows.sweep.recorded import TUNING, remember, typed
 from flows.sweep.stop import Stop
 from matrix.codec import from_json, to_json
@@ -62,7 +63,7 @@ class FleetRun:
     def settings(self, environ: Mapping[str, str], cwd: Path) -> Settings:
         """The sweep's settings on this machine, which has to consent to code of others."""
         here = resolve({}, environ, cwd)
-        flags = {name: value for name, value in self.values.items() if name in OPTIONS}
+        flags = {name: value for name, value in self.values.items() if name in ORDERED}
         for name in _NEED_CONSENT:
             flags[name] = bool(flags.get(name)) and bool(getattr(here, name))
         return resolve({**flags, "feed": self.feed, "stamp": self.plan.stamp}, environ, cwd)
@@ -125,7 +126,10 @@ def _from_event(event: Event) -> FleetRun:
         if wrong:
             raise ValueError(f"values of {', '.join(wrong)}")
         newest = {cell: from_json(row, Published) for cell, row in document["newest"].items()}
-        plan, values = plan_from_record(document["plan"]), {**document["values"], **values}
+        plan, values = (
+            plan_from_record(document["plan"], STRICTEST),
+            {**document["values"], **values},
+        )
         return FleetRun(event.sweep_id, plan, values, document["feed"], newest, event.id)
     raise NoFleetRun(
         f"run {event.id} of sweep {event.sweep_id} is damaged in the state",

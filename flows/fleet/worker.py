@@ -100,9 +100,10 @@ class Worker:
             env = self._environment(words, folder, environ)
             name = f"{platform.node()}-{os.getpid()}"
             slots = slot_count(self.settings)
-            self._start(folder, env, self.pool, queue, name, slots)
+            self._start(folder, env, "slot", self.pool, queue, name, str(slots))
             if self.sweeps:
-                self._start(folder, env, self.pool + SWEEPS, "", f"{name}-sweeps", self.sweeps)
+                sweeps = (self.pool + SWEEPS, "", f"{name}-sweeps", str(self.sweeps))
+                self._start(folder, env, "parent", *sweeps)
             print(f"worker {name}: {slots} slots in {self.pool}/{queue}", flush=True)
             cleanup = Cleanup(self.settings)
             while not stop.wait(0.5):
@@ -128,12 +129,10 @@ class Worker:
             "TMPDIR": str(folder / "tmp"),
         }
 
-    def _start(
-        self, folder: Path, env: dict[str, str], pool: str, queue: str, name: str, limit: int
-    ) -> None:
+    def _start(self, folder: Path, env: dict[str, str], flow: str, pool: str, *more: str) -> None:
         with (folder / f"{pool}.log").open("ab") as log:
             process = start(
-                module_command("flows.fleet.worker_process", pool, queue, name, str(limit)),
+                module_command("flows.fleet.worker_process", flow, pool, *more),
                 stdout=log,
                 stderr=log,
                 env=env,

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from feed.rules import STRICTEST
 from flows.cli.settings import OPTIONS, RECORDED, Settings
 from flows.observe.estimates import Estimates
 from flows.observe.work_left import ESTIMATE, from_record
@@ -91,7 +92,7 @@ def recorded_plans(state: StateReader, sweep_id: int) -> Iterator[Plan]:
     """The plans of all runs of a sweep, the last one last."""
     for record in _notices(state, sweep_id, PLAN):
         try:
-            yield plan_from_record(record)
+            yield plan_from_record(record, STRICTEST)
         except BadRecord:
             note("a plan of the sweep")
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from feed.rules import STRICTEST
 from matrix.cellid import CellId, cell_id, parse
 from matrix.errors import PlanError, UsageError
 from matrix.plan_json import plan_from_record, plan_to_json, plan_to_record
@@ -97,7 +98,7 @@ def test_an_unknown_profile_is_found_by_the_plan() -> None:
 def test_any_machine_reads_the_plan_with_its_profiles() -> None:
     plan = plan_of([a_model()], options=AIMED)
     record = json.loads(json.dumps(plan_to_record(plan)))
-    assert plan_from_record(record) == plan
+    assert plan_from_record(record, STRICTEST) == plan
     shown = {row["id"]: row["profile"] for row in plan_to_json(plan)["cells"]}
     assert shown[f"{RESNET}@qnn_npu+htp73"] == "htp73"
     assert shown[f"{RESNET}@qnn_npu"] is None

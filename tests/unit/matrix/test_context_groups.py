@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from feed.rules import STRICTEST
 from matrix.catalog import load_catalog
 from matrix.errors import NothingSelected, PlanError
 from matrix.model import Cell, Model, Overrides, Plan
@@ -110,7 +111,7 @@ def test_a_group_is_not_called_like_a_model() -> None:
 
 def test_any_machine_reads_a_plan_with_a_group() -> None:
     plan = planned(PREFILL, DECODE)
-    assert plan_from_record(json.loads(json.dumps(plan_to_record(plan)))) == plan
+    assert plan_from_record(json.loads(json.dumps(plan_to_record(plan))), STRICTEST) == plan
 
 
 def test_the_catalog_names_the_group_of_an_entry(tmp_path: Path) -> None:

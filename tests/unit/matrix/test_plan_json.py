@@ -40,7 +40,7 @@ def plan_of(catalog: str, base: Path, **options: Any) -> Plan:
 
 
 def through_json(plan: Plan) -> Plan:
-    return plan_from_record(json.loads(json.dumps(plan_to_record(plan))))
+    return plan_from_record(json.loads(json.dumps(plan_to_record(plan))), STRICTEST)
 
 
 @pytest.mark.parametrize("catalog", ["demo", "winml"])
@@ -82,7 +82,38 @@ def test_what_cells_share_is_told_once(tmp_path: Path) -> None:
 def test_rubbish_is_refused_in_one_line(damage: dict[str, Any], tmp_path: Path) -> None:
     record = {**plan_to_record(plan_of("demo", tmp_path)), **damage}
     with pytest.raises(BadRecord) as refused:
-        plan_from_record(record)
+        plan_from_record(record, STRICTEST)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("place", "name"),
+    [
+        (("plan", "stamp"), "../victim"),
+        (("plan", "index_package"), "../../victim"),
+        (("plan", "index_version"), "0.0.0-1/.."),
+        (("plan", "models", 0, "export_package"), "/victim"),
+        (("plan", "models", 0, "export_version"), ".."),
+        (("plan", "models", 0, "model", "id"), "a/../b"),
+        (("plan", "models", 0, "model", "source", "file"), "../weights.onnx"),
+        (("plan", "models", 0, "cells", 0, "id"), "../../victim"),
+        (("plan", "models", 0, "cells", 0, "id"), "tiny/other:fill-mask@mlas_cpu"),
+        (("plan", "models", 0, "cells", 0, "package"), "../../victim"),
+        (("plan", "models", 0, "cells", 0, "version"), "0.0.0-1/../../victim"),
+        (("plan", "models", 0, "cells", 0, "origin"), {"version": "1", "tree": "../victim"}),
+        (("tables", "target", 0, "label"), "../victim"),
+    ],
+)
+def test_names_that_no_catalog_gives_are_refused(
+    place: tuple[Any, ...], name: Any, tmp_path: Path
+) -> None:
+    record = json.loads(json.dumps(plan_to_record(plan_of("demo", tmp_path))))
+    inner = record
+    for step in place[:-1]:
+        inner = inner[step]
+    inner[place[-1]] = name
+    with pytest.raises(BadRecord, match="the record of the plan is damaged") as refused:
+        plan_from_record(record, STRICTEST)
     assert "\n" not in str(refused.value)
 
 
@@ -90,4 +121,4 @@ def test_a_field_of_a_later_modelmill_is_refused(tmp_path: Path) -> None:
     record = plan_to_record(plan_of("demo", tmp_path))
     record["tables"]["target"][0]["colour"] = "green"
     with pytest.raises(BadRecord, match=r"unknown field - at `\$\.target\[0\]\.colour`"):
-        plan_from_record(record)
+        plan_from_record(record, STRICTEST)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from feed.rules import STRICTEST
 from flows.fleet.run import FLEET, last_run
 from flows.observe.work_left import from_record
 from flows.sweep.recorded import PlannedCells, recall
@@ -28,7 +29,7 @@ def recorded() -> dict[str, Any]:
 
 
 def test_a_plan(recorded: dict[str, Any]) -> None:
-    plan = plan_from_record(recorded["fleet"]["plan"])
+    plan = plan_from_record(recorded["fleet"]["plan"], STRICTEST)
     cells = {cell.id: cell for cell in plan.cells()}
     assert len(cells) == 6
     assert (cells[CELL].version, cells[CELL].policy.precision) == (
@@ -36,7 +37,7 @@ def test_a_plan(recorded: dict[str, Any]) -> None:
         "w8a16",
     )
     assert cells["a/b:fill-mask@dml_gpu"].skip == "no GPU has the operator"
-    assert plan_from_record(json.loads(json.dumps(plan_to_record(plan)))) == plan
+    assert plan_from_record(json.loads(json.dumps(plan_to_record(plan))), STRICTEST) == plan
 
 
 def test_an_order_of_a_fleet(
@@ -60,7 +61,7 @@ def test_settings_of_a_sweep(recorded: dict[str, Any], harness: SweepHarness) ->
 
 
 def test_plans_and_estimates_for_a_report(recorded: dict[str, Any]) -> None:
-    known = PlannedCells([plan_from_record(recorded["fleet"]["plan"])])
+    known = PlannedCells([plan_from_record(recorded["fleet"]["plan"], STRICTEST)])
     assert known.policy(CELL)["precision"] == "w8a16"
     model = known.model("a/b:fill-mask")
     assert model is not None
