@@ -14,6 +14,9 @@ from pathlib import Path
 def main() -> None:
     """The installed command."""
     _own_packages()
+    from machine.secrets import hide_credentials
+
+    hide_credentials()
     if sys.argv[1:2] == ["-m"]:
         del sys.argv[:2]
         runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)

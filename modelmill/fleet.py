@@ -3,5 +3,8 @@
 from __future__ import annotations
 
 from flows.fleet.entrypoints import parent, slot
+from machine.secrets import hide_credentials
 
 __all__ = ["parent", "slot"]
+
+hide_credentials()  # Prefect starts this process, not `modelmill`
