@@ -1,0 +1,1 @@
+"""The models under test, a module for each kind."""
