@@ -39,6 +39,10 @@ PLACES: Mapping[str, tuple[str, ...]] = {
 }
 """Commands that hints name, with the flags that they need if this command was given them."""
 _HINT = re.compile(rf"\bmodelmill ({'|'.join(PLACES)})\b")
+_OURS = re.compile(r"(\x1b\[(?:0|1|2|31|32|33)m)")
+"""What `paint` writes."""
+_UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+"""Control characters and those that turn the direction of what follows."""
 _PLAINER = {"…": "...", "━": "#", "–": "-", "—": "-", "→": "->", "’": "'", "·": "."}
 
 
@@ -85,11 +89,22 @@ class Output:
         """Flags of this command by their names, for the commands in hints."""
 
     def write(self, text: str) -> int:
-        """Write, unless the stream has failed before."""
-        if self.activity is not None:
-            self.activity.hide()
+        """Write for people, unless the stream has failed before.
+
+        Names and texts of others are in it, so nothing but our own colours reaches the terminal
+        as a command.
+        """
         if self.places:
             text = _HINT.sub(self._complete, text)
+        parts = _OURS.split(text) if self.colour else [text]
+        return self.write_raw(
+            "".join(part if n % 2 else shown(part) for n, part in enumerate(parts))
+        )
+
+    def write_raw(self, text: str) -> int:
+        """Write what may move the cursor."""
+        if self.activity is not None:
+            self.activity.hide()
         if self.lost is None:
             try:
                 return self.stream.write(text)
@@ -125,6 +140,27 @@ class Output:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.stream, name)
+
+
+class _Moving:
+    """An output for what moves the cursor."""
+
+    def __init__(self, out: Output) -> None:
+        self._out = out
+        self.write = out.write_raw
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._out, name)
+
+
+def moving(out: TextIO) -> TextIO:
+    """The same stream for what moves the cursor; its texts must be `shown`."""
+    return cast("TextIO", _Moving(out)) if isinstance(out, Output) else out
+
+
+def shown(text: str) -> str:
+    """A text with its control characters as escapes, except tabs and the ends of lines."""
+    return _UNSEEN.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
 @contextmanager

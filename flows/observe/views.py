@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any, TextIO
 
-from flows.cli.console import Detail, coloured, detail_of, paint
+from flows.cli.console import Detail, coloured, detail_of, moving, paint, shown
 from flows.cli.quantity import shortened, show_clock, show_duration, show_ms, show_size
 from flows.observe.failures import in_passing
 from flows.observe.progress import SweepProgress
@@ -168,7 +168,7 @@ class LiveView(View):
 
         # `flows.cli.console` decides about colours, not rich.
         self._console = Console(
-            file=out, highlight=False, force_terminal=True, no_color=not coloured(out)
+            file=moving(out), highlight=False, force_terminal=True, no_color=not coloured(out)
         )
         self._detail = detail_of(out)
         self._live = Live(console=self._console, auto_refresh=False, transient=True)
@@ -180,7 +180,7 @@ class LiveView(View):
         """Scroll a finished cell by."""
         line = one_line(event, progress, self._detail)
         if line:
-            self._console.print(line, style=_style(event), markup=False, soft_wrap=True)
+            self._console.print(shown(line), style=_style(event), markup=False, soft_wrap=True)
 
     def tick(self, progress: SweepProgress) -> None:
         """Redraw. What moves stands on the left, where a narrow terminal does not cut it."""
@@ -203,10 +203,10 @@ class LiveView(View):
         room = max(1, self._console.height - 3 - len(ahead) - bool(progress.remarks))
         for owner, (cell, _status, since) in busy[:room]:
             spent = show_clock(max(0.0, time.time() - since))
-            doing = shortened(progress.doing(owner), _DOING)
+            doing = shortened(shown(progress.doing(owner)), _DOING)
             line = f"\n  {_short(owner, progress.busy)}: {doing} {spent}  "
             text.append(line, style="dim")
-            text.append(shortened(cell, self._console.width - len(line)))
+            text.append(shortened(shown(cell), self._console.width - len(line)))
         if len(busy) > room:
             text.append(f"\n  ... and {len(busy) - room} more at work", style="dim")
         self._live.update(text, refresh=True)

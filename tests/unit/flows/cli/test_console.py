@@ -47,6 +47,30 @@ def test_the_first_failure_is_raised_and_the_rest_is_dropped() -> None:
     assert stream.tried == 1
 
 
+HOSTILE = "tiny/a\x1b]0;title\x07\x1b[2J\u202egnp.exe\r\x9b1A ok\tand\n"
+
+
+def test_nothing_of_others_commands_the_terminal() -> None:
+    stream = io.StringIO()
+    Output(stream).write(HOSTILE)
+    text = r"tiny/a\x1b]0;title\x07\x1b[2J\u202egnp.exe\r\x9b1A ok"
+    assert stream.getvalue() == f"{text}\tand\n"
+
+
+def test_our_colours_are_left(streams: pytest.MonkeyPatch) -> None:
+    stream = io.StringIO()
+    out = Output(stream)
+    streams.setattr(sys, "stdout", out)
+    red = f"\x1b[31mbad\x1b[0m {HOSTILE}"
+    out.write(red)
+    assert "\x1b" not in stream.getvalue()
+    choose_colour("always", {})
+    stream.truncate(stream.seek(0))
+    out.write(paint("bad", "red") + HOSTILE)
+    assert stream.getvalue().startswith("\x1b[31mbad\x1b[0mtiny/a\\x1b]0;")
+    assert stream.getvalue().count("\x1b") == 2
+
+
 def test_a_sweep_goes_on_when_nobody_can_read_it() -> None:
     out = Output(Broken(errno.ENOSPC), goes_on=True)
     out.writelines(["one", "two"])
