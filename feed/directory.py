@@ -43,8 +43,8 @@ class DirectoryFeed:
 
     @property
     def is_new(self) -> bool:
-        """Whether nothing is there yet; the first publisher makes the folder."""
-        return not self._layout.root.exists()
+        """Whether the folder is missing or empty; the first publisher makes a feed of it."""
+        return self._layout.is_new()
 
     def preflight(self, plan: Sequence[tuple[str, str]] = ()) -> None:
         """Make the feed if it is new, and check that everything in `plan` could be published."""

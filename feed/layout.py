@@ -75,12 +75,19 @@ class Layout:
                 hint="use the modelmill that made it, or a newer one",
             )
 
+    def is_new(self) -> bool:
+        """Whether a feed could be made here: the folder is missing or empty."""
+        with feed_errors("cannot read", self.root):
+            return not self.marker.exists() and not (self.root.exists() and self._content())
+
+    def _content(self) -> list[str]:
+        return [p.name for p in self.root.iterdir() if not p.name.startswith(_MARKER_TEMP)]
+
     def create(self) -> None:
         """Make a new feed of an empty or missing folder; one that is a feed is not changed."""
         if not self.marker.exists():
             self.root.mkdir(parents=True, exist_ok=True)
-            foreign = [p.name for p in self.root.iterdir() if not p.name.startswith(_MARKER_TEMP)]
-            if foreign and not self.marker.exists():
+            if self._content() and not self.marker.exists():
                 raise Rejected(
                     f"{self.root} is not empty and has no {MARKER}, so it is not used as a feed",
                     hint="give an empty or new folder",

@@ -7,8 +7,11 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
+from machine.processes import Process
+from matrix.codec import from_json
 from matrix.needs import Words, from_text, serves, to_text
 from matrix.status import Status
+from state.damage import Tolerated
 from state.errors import StateError
 from state.records import Event, Holder, Kind, Outcome, Remaining, StageRun, SweepInfo
 from state.rows import Part, Row, records, selected
@@ -26,6 +29,10 @@ _SETTLED = (
 _STAGE_COUNTS = """
     SELECT reused, count(*) AS stages FROM stage_run
     WHERE sweep_id = :sweep_id AND at >= :since GROUP BY reused
+"""
+_IN_FEED = """
+    SELECT outcome.cell FROM sweep JOIN outcome ON outcome.sweep_id = sweep.id
+    WHERE sweep.feed = :feed AND outcome.status IN ('published', 'unchanged') LIMIT 1
 """
 
 
@@ -49,6 +56,10 @@ class Queries(Part):
     def find_sweep(self, stamp: str | None = None, feed: str | None = None) -> SweepInfo | None:
         """The sweep begun last, of a stamp and a feed where they are given."""
         return next(iter(self._sweeps(stamp=stamp, feed=feed)), None)
+
+    def knows_versions(self, feed: str) -> bool:
+        """Whether any sweep has seen a version in this feed."""
+        return bool(self._rows.fetch(_IN_FEED, feed=feed))
 
     def outcomes(
         self,
@@ -105,6 +116,17 @@ class Queries(Part):
         last = f"{self._settled} ORDER BY id DESC LIMIT 1"
         found = self._records(Event, "event", "id", last, sweep_id=sweep_id, kind=kind)
         return next(iter(found), None)
+
+    def is_abandoned(self, sweep_id: int) -> bool:
+        """Whether all processes that began a run of the sweep are known to have died without
+        ending it. Of another machine's processes that is never known."""
+        ended = self.newest_event(sweep_id, Kind.ENDED)
+        begun = self.events(sweep_id, ended.id if ended else 0, kind=Kind.BEGUN)
+        processes = [(one.data or {}).get("process") for one in begun]
+        with Tolerated("the processes that began a sweep"):
+            dead = [from_json(one, Process).is_dead() for one in processes]
+            return bool(dead) and all(dead)
+        return False
 
     def last_event(self, sweep_id: int) -> int:
         """The id of the newest event; reading on from it, after looking at everything else,

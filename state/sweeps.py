@@ -8,7 +8,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from matrix.globs import matches
+from machine.processes import Process
+from matrix.codec import to_json
 from matrix.needs import to_text
 from matrix.status import FAILED, FailureClass, Status
 from state import changes
@@ -68,6 +69,7 @@ class Sweeps(changes.WritingPart, Queries):
             _set_work(self.database, connection, sweep_id, models)
             changes.settle_work(connection, sweep_id)
             data = {"cells": len(cells), "models": len(models), "added": added, "resumed": resumed}
+            data["process"] = to_json(Process.current())
             run = changes.add_event(connection, sweep_id, Kind.BEGUN, data=data)
             return sweep_id, created, run
 
@@ -91,11 +93,10 @@ class Sweeps(changes.WritingPart, Queries):
         self,
         sweep_id: int,
         classes: Collection[FailureClass] = (),
-        patterns: Collection[str] = (),
         among: Collection[str] | None = None,
     ) -> list[str]:
-        """Plan failed cells again: of these classes and matching these globs (none: all), and
-        only cells `among` these, where they are given."""
+        """Plan failed cells again: of these classes (none: of all), and only cells `among` these,
+        where they are given."""
         failed = changes.has_status(*sorted(FAILED))
         if classes:
             failed = sa.and_(failed, outcome.c.failure.in_([kind.value for kind in classes]))
@@ -104,11 +105,7 @@ class Sweeps(changes.WritingPart, Queries):
             found = connection.scalars(
                 sa.select(outcome.c.cell).where(outcome.c.sweep_id == sweep_id, failed)
             )
-            chosen = [
-                cell
-                for cell in found
-                if (among is None or cell in among) and (not patterns or matches(cell, patterns))
-            ]
+            chosen = [cell for cell in found if among is None or cell in among]
             wanted = sa.and_(failed, changes.named(chosen))
             planned = changes.plan_again(connection, sweep_id, wanted, kind=Kind.RETRY)
             changes.settle_work(connection, sweep_id)

@@ -12,7 +12,7 @@ from feed.azure.artifacttool import ArtifactTool
 from feed.azure.child import RunLimits
 from feed.azure.contents import Contents, check_tree
 from feed.azure.credentials import Credentials
-from feed.azure.listing import Listing
+from feed.azure.listing import AT_ONCE, Listing
 from feed.azure.options import Options
 from feed.azure.service import Service
 from feed.azure.staging import Stage, work_folder
@@ -24,7 +24,6 @@ from matrix.credentials import without_credentials
 from matrix.digest import FileEntry
 from matrix.errors import UsageError, in_lines
 
-_AT_ONCE = 8
 _WRITERS = ("contributor", "administrator")
 _WORST = (errors.Unauthorized, errors.Unavailable)
 """The error for several problems has the first of these classes that one of them has."""
@@ -96,13 +95,10 @@ class AzureFeed(Listing):
             )
 
     def _check_headroom(self, plan: Sequence[tuple[str, str]]) -> None:
-        wanted = {package for package, _ in plan}
-        if not wanted:
-            return
-        known = sorted(wanted & self._all_packages().keys())
-        with ThreadPoolExecutor(_AT_ONCE, "azure-preflight") as pool:
-            taken = dict(zip(known, pool.map(self.taken, known), strict=True))
-        full = headroom_problems(STRICTEST, plan, lambda package: taken.get(package, ()))
+        wanted = sorted({package for package, _ in plan})
+        with ThreadPoolExecutor(AT_ONCE, "azure-preflight") as pool:
+            taken = dict(zip(wanted, pool.map(self.taken, wanted), strict=True))
+        full = headroom_problems(STRICTEST, plan, taken.__getitem__)
         if full:
             raise errors.Rejected("; ".join(full))
 

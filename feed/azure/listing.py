@@ -3,12 +3,14 @@
 Two sides of the service know versions. The packages host lists by name, at once and live
 versions only; the feeds host needs the package's GUID, adds dates, views and deleted versions
 (which stay taken for ever), and may lag behind. A listing is both together: three requests for
-a package, however many versions it has; two once its GUID is known.
+a package, however many versions it has; two once its GUID is known; and one for each version that
+only the feeds host shows as live, because it may have been deleted since.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC
 from typing import Any
@@ -26,9 +28,10 @@ PAGE = 1000
 
 FINAL = "a promotion cannot be undone: the version stays in the view until it is deleted"
 _PROTOCOL = "upack"
-_RESTARTS = 5
-_DOUBTS = 10
-"""At most so many versions that only the slower side shows are asked for one by one."""
+_PASSES, _PAGES = 30, 500
+"""So many attempts of so many pages a listing of all packages takes at most."""
+AT_ONCE = 8
+"""How many requests are made at the same time."""
 
 
 class Listing:
@@ -42,35 +45,23 @@ class Listing:
 
     def packages(self) -> Iterator[str]:
         """Every universal package of the feed."""
-        return iter(sorted(self._all_packages()))
-
-    def _all_packages(self) -> dict[str, str]:
-        """The packages by name, each with its GUID."""
-        for _ in range(_RESTARTS):
-            found = self._all_pages()
-            if found is not None:
-                self._ids.update(found)
-                return found
-        raise Unavailable(
-            f"the packages of {self._service.address.name} change faster than they can be listed",
-            hint="run the same command again when others publish less to this feed",
-        )
+        entries = [entry for entry in self._entries() if _is_upack(entry)]
+        self._ids.update({entry.normalized_name: entry.id for entry in entries})
+        return iter(sorted(entry.normalized_name for entry in entries))
 
     def versions(self, package: str, prefix: str = "") -> Iterator[Published]:
         """Every version of exactly this package, deleted ones too."""
-        live = self._by_name(package)
-        known = {entry.version: entry for entry in self._by_id(package)}
-        for version, description in live.items():
-            if version not in known:
-                known[version] = Published(package, version, description)
-        doubtful = [v for v, entry in known.items() if v not in live and not entry.deleted]
-        if len(doubtful) <= _DOUBTS:
-            for version in doubtful:
-                # Published a moment ago, or deleted a moment ago.
-                known[version] = self.find(package, version) or replace(
-                    known[version], deleted=True
-                )
-        return iter([known[v] for v in sorted(known) if v.startswith(prefix)])
+        names = {v: text for v, text in self._by_name(package).items() if v.startswith(prefix)}
+        listed = (entry for entry in self._by_id(package) if entry.version.startswith(prefix))
+        known = {version: Published(package, version, text) for version, text in names.items()}
+        known.update({entry.version: entry for entry in listed})
+        # Published a moment ago, or deleted a moment ago.
+        doubtful = [v for v, entry in known.items() if v not in names and not entry.deleted]
+        with ThreadPoolExecutor(AT_ONCE, "azure-listing") as pool:
+            asked = pool.map(lambda version: self.find(package, version), doubtful)
+            for version, found in zip(doubtful, asked, strict=True):
+                known[version] = found or replace(known[version], deleted=True)
+        return iter([known[version] for version in sorted(known)])
 
     def taken(self, package: str) -> set[str]:
         """The versions that exist or existed, in one request once the GUID is known."""
@@ -203,39 +194,44 @@ class Listing:
         """The package's GUID; None: the feeds host does not know it (yet)."""
         if known := self._ids.get(package):
             return known
-        skip = 0
-        while page := self._page(skip, query=package):
-            for entry in page:
-                # The query finds parts of names, and other kinds of packages share them.
-                if _is_upack(entry) and entry.normalized_name == package:
-                    self._ids[package] = entry.id
-                    return str(entry.id)
-            skip += len(page)
+        for entry in self._entries(query=package):
+            # The query finds parts of names, and other kinds of packages share them.
+            if _is_upack(entry) and entry.normalized_name == package:
+                self._ids[package] = entry.id
+                return str(entry.id)
         return None
 
-    def _all_pages(self) -> dict[str, str] | None:
-        """All pages, or None where the feed changed in between.
+    def _entries(self, query: str | None = None) -> Iterator[Any]:
+        """Every package once; complete, or an error at the end.
 
-        Each page starts with the last entry of the one before: if it does not, something has
-        moved and entries may be missing. It ends at a page with nothing new, because a short
-        page alone proves nothing: the service may cut lower than we ask.
+        The service promises no order. In a pass in which each page starts with the last entry of
+        the one before, nothing has moved, so nothing was missed. Otherwise passes are repeated
+        until one finds nothing new and as many packages are known as there are places. A pass ends
+        where a page reaches no further than the one before: a short page alone proves nothing,
+        because the service may cut lower than we ask.
         """
-        found: dict[str, str] = {}
-        last: str | None = None
-        skip = 0
-        while True:
-            page = self._page(skip)
-            if last is not None:
-                if not page or page[0].id != last:
-                    return None
-                page = page[1:]
-            if not page:
-                return found
-            for entry in page:
-                if _is_upack(entry):
-                    found[entry.normalized_name] = entry.id
-            last = page[-1].id
-            skip += len(page) if skip else len(page) - 1
+        seen: set[str] = set()
+        for _ in range(_PASSES):
+            before, count, last, steady, ended = len(seen), 0, None, True, False
+            for _page in range(_PAGES):
+                start = max(count - 1, 0)
+                page = self._page(start, query)
+                steady = steady and (last is None or (bool(page) and page[0].id == last))
+                for entry in page:
+                    if entry.id not in seen:
+                        seen.add(entry.id)
+                        yield entry
+                if ended := start + len(page) <= count:
+                    break
+                count, last = start + len(page), page[-1].id
+            if ended and (steady or len(seen) == before >= count):
+                return
+            if not ended:
+                break
+        raise Unavailable(
+            f"the packages of {self._service.address.name} change faster than they can be listed",
+            hint="run the same command again when others publish less to this feed",
+        )
 
     def _page(self, skip: int, query: str | None = None) -> list[Any]:
         page: list[Any] | None = self._service.read(

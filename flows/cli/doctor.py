@@ -209,7 +209,12 @@ def _state(work: Workspace) -> str:
 
 
 def _feed(work: Workspace) -> str:
+    from flows.sweep.published import check_present
+
     feed = work.open_feed()
+    if feed.is_new and work.has_state():
+        with work.read_state() as state:
+            check_present(feed, state)
     feed.check()
     return f"{feed.name} can be published to"
 

@@ -7,7 +7,7 @@ ran on a fleet has no plan there; it is planned again from its catalog.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date
@@ -29,7 +29,7 @@ from flows.sweep.cancellation import RELEASED, cancel_sweep
 from flows.sweep.lifecycle import Sweep
 from flows.sweep.planning import plan_of, size_of
 from flows.sweep.recorded import TUNING, recall
-from flows.sweep.resume import nothing_to_retry
+from flows.sweep.resume import failed_cells
 from flows.sweep.run import print_ended
 from flows.sweep.stop import Stop, stopped_by_signals
 from flows.sweep.workspace import Workspace, find_sweep
@@ -61,8 +61,8 @@ class Launch:
     values: Mapping[str, Any]
     pool: str
     as_json: bool = False
-    again: bool = True
-    """As in `flows.sweep.run.Run`."""
+    again: Collection[str] | None = None
+    """As in `flows.sweep.lifecycle.Sweep`."""
 
     def go(self) -> Exit:
         """Record and start the run, follow it, say how it ended."""
@@ -99,6 +99,7 @@ class Launch:
 
     def _record(self, sweep: Sweep) -> FleetRun:
         sweep.record(estimate(self.plan, sweep.state))
+        sweep.try_again()
         run = FleetRun(sweep.info.id, self.plan, self.values, sweep.feed.name)
         run = replace(run, id=record_run(sweep.state, run))
         if not self.as_json:
@@ -156,16 +157,15 @@ def resume_on_fleet(
     retry: tuple[FailureClass, ...] | None = None,
     as_json: bool,
 ) -> Exit:
-    """Run a sweep again as it ran last; with `retry`, first plan its failed cells of these classes
-    again (no classes: all of them; `--only` narrows it)."""
+    """Run a sweep again as it ran last; with `retry`, its failed cells of these classes too (no
+    classes: all of them; `--only` narrows it)."""
     with open_state(state_url(settings)) as state:
         info = find_sweep(state, stamp)
         narrowing = () if retry is None else ("only",)
         launch = launch_of(state, info, settings, pool, narrowing, as_json=as_json)
-        check_server(pool)  # before anything is planned again
-        if retry is not None and not state.retry(info.id, retry, settings.only):
-            raise nothing_to_retry(state, info)
-    return replace(launch, again=retry is None).go()
+        if retry is not None:
+            launch.again = failed_cells(state, info, retry, settings.only)
+    return launch.go()
 
 
 def launch_of(

@@ -61,7 +61,7 @@ class Parent:
         sweep = Sweep(
             self.run.plan, self.settings, self.state, feed, self.stop, self.run.values,
             # Recording a run reopens failed cells; a later parent must not do so again.
-            again=not self.run.id,
+            again=frozenset() if self.run.id else None,
             by_memory=True,
         )  # fmt: skip
         sweep.begin()

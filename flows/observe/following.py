@@ -28,6 +28,9 @@ _OWN_LEASES_INTERVAL, _LEASES_INTERVAL = 1.0, 2.0
 """Seconds between two readings of the leases, which tell what the slots are doing; the events are
 read more often."""
 _OUTAGE_PAUSE = 5.0
+_SILENCE = 900.0
+"""Seconds without an event after which a run that has only its index left is not waited for."""
+ENDING = "all cells are done, the run has not ended yet"
 NOBODY = "no process is working on it; if that lasts: modelmill resume"
 
 
@@ -51,6 +54,7 @@ class Follower(Background):
         self.seen = after
         """The last event that was shown."""
         self._looked = 0.0
+        self._changed = time.monotonic()
 
     def work(self) -> None:
         """Show what is new until the block is over."""
@@ -70,7 +74,7 @@ class Follower(Background):
 
     def _show_news(self) -> None:
         for event in self._state.events(self._sweep_id, self.seen):
-            self.seen = event.id
+            self.seen, self._changed = event.id, time.monotonic()
             self._begun(event)
             self.progress.apply(event)
             self._view.event(trimmed(event), self.progress)
@@ -155,10 +159,24 @@ class StatusWatch(Follower):
         self.progress.notice = NOBODY if idle else ""
 
     def _over(self) -> bool:
-        """Whether the last run has ended; of two runs at once the other may still be at work."""
-        if self._state.sweep(self._info.id).exit_code is None:
+        """Whether no run is left; of two runs at once the other may still be at work."""
+        state, sweep = self._state, self._info.id
+        if any(not one.expired for one in state.leases(sweep)):
             return False
-        if any(not one.expired for one in self._state.leases(self._info.id)):
+        if state.sweep(sweep).exit_code is None and not self._given_up():
             return False
         self._show_news()
         return True
+
+    def _given_up(self) -> bool:
+        """Whether nobody will end the last run: it died here, or leaves the index for too long.
+
+        A fleet starts another parent when one dies, and of another machine's process nobody knows
+        whether it lives.
+        """
+        if self._state.is_abandoned(self._info.id):
+            return not unserved_of(self._state, self._info.id).fleet
+        if self.progress.total != self.progress.ended:
+            return False
+        self.progress.notice = ENDING
+        return time.monotonic() - self._changed > _SILENCE

@@ -59,11 +59,13 @@ def _tunings_line(state: StateReader, name: str) -> str:
 
 def idle_lines(state: StateReader, info: SweepInfo, summary: Summary) -> list[str]:
     """Why no process works on the open cells."""
-    if not (summary.unfinished or summary.unmeasured):
+    if not summary.resumable:
         return []
     why = unserved_of(state, info.id)
     busy = any(not one.expired for one in state.leases(info.id))
-    lines = [] if busy else [f"{open_text(summary)}, no process is working"]
+    ending = summary.unindexed and info.exit_code is None and not state.is_abandoned(info.id)
+    idle = "; if that lasts" if ending else ", no process is working"
+    lines = [] if busy else [f"{open_text(summary)}{idle}"]
     lines += why.lines() if info.exit_code is None else []
     if why.fleet and info.exit_code is None and lines:
         from flows.fleet.parent_runs import status_lines

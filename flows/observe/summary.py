@@ -14,7 +14,7 @@ from flows.sweep.stop import Stop
 from matrix.errors import Exit
 from matrix.model import is_export
 from matrix.status import Status
-from state.records import Bench, BenchState, Outcome, SweepInfo
+from state.records import Bench, BenchState, Kind, Outcome, SweepInfo
 from state.transitions import FINAL
 
 if TYPE_CHECKING:
@@ -49,11 +49,20 @@ class Summary:
     """Those that could not be measured."""
     incomplete: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Published context groups that lack members: the members with the reasons."""
+    unindexed: bool = False
+    """Whether everything is done but the index, which no run has published."""
+    stopped: Exit | None = None
+    """The exit code of the last run, if something stopped it."""
 
     @property
     def unfinished(self) -> bool:
-        """Whether a resume has anything to do."""
+        """Whether anything is to be built or published."""
         return bool(self.open or self.open_exports)
+
+    @property
+    def resumable(self) -> bool:
+        """Whether a resume has anything to do."""
+        return bool(self.unfinished or self.unmeasured or self.unindexed)
 
     @property
     def failed_exports(self) -> int:
@@ -76,6 +85,7 @@ class Summary:
             "open": self.open,
             "waiting": list(self.waiting),
             "incomplete": {cell: dict(lacks) for cell, lacks in self.incomplete.items()},
+            "unindexed": self.unindexed,
             "exports": {"failed": self.failed_exports, "open": self.open_exports},
             "benchmarks": {
                 "measured": self.measured,
@@ -125,9 +135,11 @@ class Summary:
         """The exit code of a process that ran or watched this sweep."""
         if stop:
             return stop.exit_code
+        if self.resumable and self.stopped is not None:
+            return self.stopped
         if self.groups or self.waiting or self.unmeasurable or self.incomplete:
             return Exit.CELLS_FAILED
-        return Exit.INTERRUPTED if self.unfinished or self.unmeasured else Exit.OK
+        return Exit.INTERRUPTED if self.resumable else Exit.OK
 
 
 def _failure(one: Outcome) -> dict[str, str]:
@@ -149,13 +161,32 @@ def summary_of(
         outcomes = state.outcomes(info.id, brief=True)
     benches = state.benches(info.id)
     found = summarize(info.stamp, info.feed, outcomes, benches, publish=info.publish)
+    stopped = Exit(info.exit_code) if info.exit_code in _STOPPED else None
+    found = replace(found, stopped=stopped, unindexed=_unindexed(state, info, found))
     if ended and (found.unfinished or found.unmeasured):
         return replace(found, waiting=tuple(unserved_of(state, info.id).lines()))
     return found
 
 
+_STOPPED = {Exit.HOST_CANNOT_PUBLISH, Exit.UNUSABLE, Exit.INTERRUPTED}
+"""Exit codes of runs that did not come to their end."""
+
+
+def _unindexed(state: StateReader, info: SweepInfo, summary: Summary) -> bool:
+    """Whether only the index is missing: no run came to its end since a cell changed last."""
+    ended = info.exit_code is not None and info.exit_code not in _STOPPED
+    if ended or not info.publish or summary.unfinished or not summary.has_content:
+        return False
+    index = state.newest_event(info.id, Kind.INDEX)
+    after = index.id if index else 0
+    changes = (state.events(info.id, after, kind=kind) for kind in (Kind.STATUS, Kind.SEEDED))
+    return index is None or any(True for some in changes for _change in some)
+
+
 def open_text(summary: Summary) -> str:
     """What a resume would take up; exports only if no cell is open."""
+    if summary.unindexed and not summary.unmeasured:
+        return "the index is not published"
     numbers = {
         "cell": summary.open, "export": summary.open_exports, "benchmark": summary.unmeasured
     }  # fmt: skip

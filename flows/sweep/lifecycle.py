@@ -18,13 +18,13 @@ from flows.observe.summary import Summary, summary_of
 from flows.sweep.index import index_of, publish_index, with_listed
 from flows.sweep.needs import bench_needs_of, needs_of
 from flows.sweep.planning import selection_of
-from flows.sweep.published import Listing, list_feed
+from flows.sweep.published import Listing, check_present, list_feed
 from flows.sweep.recorded import TUNING, note_plan
 from flows.sweep.stop import Stop
 from matrix.codec import to_json
 from matrix.model import Cell, Plan, PlannedPackage, is_export
 from matrix.needs import Words
-from matrix.status import FailureClass, Status
+from matrix.status import FAILED, FailureClass, Status
 from state.records import CellRow, Facts, Kind, Seeded, SweepInfo
 
 if TYPE_CHECKING:
@@ -69,8 +69,8 @@ class Sweep:
     stop: Stop
     recorded: Mapping[str, object] = field(default_factory=dict)
     """The settings that a resume needs; see `flows.sweep.recorded`."""
-    again: bool = True
-    """Whether to retry failures whose cause may be gone; see `EarlierFailures`."""
+    again: Collection[str] | None = None
+    """The failed cells to plan again; None: those whose cause may be gone."""
     by_memory: bool = False
     """Whether to lease cells only to machines with the memory that they took before."""
     newest: Mapping[str, Published] = field(default_factory=dict)
@@ -86,25 +86,31 @@ class Sweep:
         """Check the feed, record the sweep, and mark what the feed already has."""
         if not self.settings.no_publish:
             waiting_for(f"checking the feed {self.feed.name}")
+            check_present(self.feed, self.state)
             self.feed.preflight([(item.package, item.version) for item in self.plan.packages()])
         known = replace(estimate(self.plan, self.state), if_changed=self.settings.if_changed)
         self.record(known)
         note_plan(self.state, self.info.id, self.plan, known)
-        if self.settings.no_publish:
-            return
         listed_at = self.state.now()
+        found = None if self.settings.no_publish else self._list()
+        self.try_again()  # the listing may end the run, which then leaves failures as they are
+        if found is not None:
+            self.newest = found.newest
+            self._learn(found, listed_at)
+
+    def _list(self) -> Listing | None:
+        """What the feed has; None: it cannot be listed, and the state is trusted."""
         try:
             every_stamp = self.settings.if_changed
-            found = list_feed(self.feed, self.plan, every_stamp=every_stamp, stop=self.stop)
+            return list_feed(self.feed, self.plan, every_stamp=every_stamp, stop=self.stop)
         except FeedError as error:
             if not self.settings.trust_state:
+                self.state.end(self.info.id, error.exit_code)
                 if not isinstance(error, Unauthorized):
                     error.hint = "; ".join(filter(None, (error.hint, _UNLISTED)))
                 raise
             self.state.note(self.info.id, Kind.NOTICE, {"unlisted": str(error)})
-            return
-        self.newest = found.newest
-        self._learn(found, listed_at)
+            return None
 
     def record(self, known: Estimates) -> None:
         """Record the sweep, its cells and the settings that a resume needs."""
@@ -121,8 +127,24 @@ class Sweep:
             protocol=asdict(settings.protocol),
         )
         self.is_recorded(info)
+
+    def try_again(self) -> None:
+        """Plan those failed cells of the plan again that this run takes up."""
+        if self.info.created:
+            return
         cells = {item.id for item in self.plan.packages()}
-        self.earlier = try_again(self.state, info, cells, again=self.again)
+        failed = {
+            one.cell: one.failure or FailureClass.UNKNOWN
+            for one in self.state.outcomes(self.info.id, statuses=FAILED, brief=True)
+            if one.cell in cells
+        }
+        classes = AGAIN if self.again is None else ()
+        among = failed.keys() if self.again is None else failed.keys() & set(self.again)
+        tried = set(self.state.retry(self.info.id, classes, among)) if among else set()
+        self.earlier = EarlierFailures()
+        for cell, kind in failed.items():
+            if not is_export(cell):
+                (self.earlier.tried if cell in tried else self.earlier.left)[kind] += 1
 
     def is_recorded(self, info: SweepInfo) -> None:
         """Go on with a sweep that is in the state."""
@@ -173,6 +195,7 @@ class Sweep:
             if index is not None:
                 told = {"package": self.plan.index_package, "version": index}
                 state.note(info.id, Kind.INDEX, told)
+            summary = replace(summary, unindexed=bool(stop))
         state.end(info.id, summary.exit_code(stop))
         return summary, index
 
@@ -242,28 +265,6 @@ def among(plan: Plan, state: State, sweep_id: int) -> frozenset[str] | None:
     """The models to lease, when this run selects fewer than the sweep has; None: all of them."""
     selected = frozenset(model.name for model in plan.models)
     return None if state.models(sweep_id) <= selected else selected
-
-
-def try_again(
-    state: State, info: SweepInfo, cells: Collection[str], *, again: bool
-) -> EarlierFailures:
-    """Plan those of these cells again that may succeed now.
-
-    Not with `again` off: then the user has chosen which cells to try.
-    """
-    if info.created:
-        return EarlierFailures()
-    failed = {
-        one.cell: one.failure or FailureClass.UNKNOWN
-        for one in state.outcomes(info.id, brief=True)
-        if one.status.failed and one.cell in cells
-    }
-    tried = set(state.retry(info.id, AGAIN, among=failed)) if again and failed else set()
-    found = EarlierFailures()
-    for cell, kind in failed.items():
-        if not is_export(cell):
-            (found.tried if cell in tried else found.left)[kind] += 1
-    return found
 
 
 def _counted(counts: Counter[FailureClass]) -> str:

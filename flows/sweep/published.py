@@ -18,11 +18,12 @@ from tenacity import (
     wait_random_exponential,
 )
 
-from feed.errors import Unavailable
+from feed.errors import NotFound, Unavailable
 from feed.interface import Feed, Published
 from flows.cli.activity import waiting_for
 from flows.sweep.stop import Stop
 from matrix.model import Plan, PlannedPackage
+from state.reading import StateReader
 from state.records import Seen
 
 TRIES = 4
@@ -39,6 +40,17 @@ class Listing:
     """Deleted versions of this stamp: they cannot be used again, so a new stamp is needed."""
     newest: Mapping[str, Published] = field(default_factory=dict)
     """With `every_stamp`: the newest version of each id, whatever its stamp."""
+
+
+def check_present(feed: Feed, state: StateReader) -> None:
+    """Refuse to begin a feed where the state knows one: a disk that is not mounted, or a folder
+    that was moved, would be taken for an empty feed, and everything be published a second time."""
+    if feed.is_new and state.knows_versions(feed.name):
+        raise NotFound(
+            f"the feed {feed.name} is gone: it held versions, and now nothing is there",
+            hint="mount its disk or put its folder back, then run the same command again; "
+            "for a new feed name another folder with --feed",
+        )
 
 
 def list_feed(feed: Feed, plan: Plan, *, every_stamp: bool, stop: Stop | None = None) -> Listing:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import date
 
 from feed.interface import Feed
@@ -14,9 +15,10 @@ from flows.sweep.recorded import TUNING, Compiling, merged, recall, remember
 from flows.sweep.run import Run
 from flows.sweep.workspace import Workspace, find_sweep
 from matrix.errors import Exit, NothingSelected, UsageError
+from matrix.globs import matches
 from matrix.naming import index_name
 from matrix.slugs import slug
-from matrix.status import FailureClass
+from matrix.status import FAILED, FailureClass
 from state.errors import StateError
 from state.records import SweepInfo
 from state.state import State
@@ -47,17 +49,31 @@ def retry(
     *,
     as_json: bool = False,
 ) -> Exit:
-    """Plan the failed cells of these classes (none: of all) again, then resume.
-
-    `--only` narrows a retry to some cells; the run itself goes over everything that is open.
-    """
+    """Resume, and take up the failed cells of these classes (none: of all); `--only` narrows it."""
     with Workspace(settings).open_state(must_exist=True) as state:
         info = find_sweep(state, stamp)
         run = _recorded(settings, state, info)
-        if not state.retry(info.id, classes, settings.only):
-            raise nothing_to_retry(state, info)
-    run.as_json, run.again = as_json, False
+        run.again = failed_cells(state, info, classes, settings.only)
+    run.as_json = as_json
     return run.go()
+
+
+def failed_cells(
+    state: State, info: SweepInfo, classes: Collection[FailureClass], only: Collection[str]
+) -> frozenset[str]:
+    """The failed cells of these classes (none: of all) that match these globs (none: all).
+
+    The run plans them again once nothing else can stop it, so that a failure and its hint are not
+    lost to a wrong key or a feed that is away.
+    """
+    chosen = frozenset(
+        one.cell
+        for one in state.outcomes(info.id, statuses=FAILED, brief=True)
+        if (not classes or one.failure in classes) and (not only or matches(one.cell, only))
+    )
+    if not chosen:
+        raise nothing_to_retry(state, info)
+    return chosen
 
 
 def nothing_to_retry(state: State, info: SweepInfo) -> NothingSelected:
@@ -67,7 +83,7 @@ def nothing_to_retry(state: State, info: SweepInfo) -> NothingSelected:
         failed = counted(len(summary.failures), "failed cell")
         text = f"sweep {info.stamp} has {failed}, but none of this selection"
         return NothingSelected(text, hint=f"see modelmill status {info.stamp} --failed")
-    hint = f"{open_text(summary)}: modelmill resume {info.stamp}" if summary.unfinished else ""
+    hint = f"{open_text(summary)}: modelmill resume {info.stamp}" if summary.resumable else ""
     text = f"no cell of sweep {info.stamp} has failed: there is nothing to retry"
     return NothingSelected(text, hint=hint)
 

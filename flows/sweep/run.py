@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -50,8 +50,8 @@ class Run:
     recorded: Mapping[str, Any]
     """What a resume needs to know; see `flows.sweep.recorded`."""
     as_json: bool = False
-    again: bool = True
-    """Whether to retry failures whose cause may be gone; see `flows.sweep.lifecycle`."""
+    again: Collection[str] | None = None
+    """As in `flows.sweep.lifecycle.Sweep`."""
     _stop: Stop = field(default_factory=Stop, init=False)
     _unshown: str = field(default="", init=False)
     """Why Prefect does not show all of the run; empty if it does."""

@@ -106,7 +106,9 @@ def test_every_bad_cell_fails_alone_with_its_class(project: Project) -> None:
 
 def _retry_one_class(project: Project) -> None:
     """The crash does not come again, the flood does."""
-    before = project.published()
+    before, known = project.published(), project.outcomes("s1")
+    keyless = project.run("retry", "s1", "--class", "crash", "--sign-key", "nowhere.pem")
+    assert (keyless.code, project.outcomes("s1")) == (2, known), "a wrong key forgets no failure"
     ran = project.run("retry", "s1", "--class", "crash")
     assert ran.code == 1
     outcomes = project.outcomes("s1")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -101,11 +101,12 @@ class SweepHarness:
         recorded: Mapping[str, Any] | None = None,
         offers: Words | None = None,
         kind: Kind = usual,
+        again: Collection[str] | None = None,
         **flags: Any,
     ) -> Summary:
         """Begin, run and finish; as `flows.sweep.run` without console, signals, Prefect."""
         settings = self.settings(**flags)
-        sweep = Sweep(plan, settings, self.state, self.feed, self.stop, recorded or {})
+        sweep = Sweep(plan, settings, self.state, self.feed, self.stop, recorded or {}, again)
         sweep.begin()
         self.begun = sweep
         if sweep.publisher is not None:

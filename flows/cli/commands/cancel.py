@@ -19,15 +19,14 @@ def run(arguments: Arguments) -> None:
     with arguments.work.open_state(must_exist=True) as state:
         info = find_sweep(state, arguments.batch)
         holders, left = state.leases(info.id), summary_of(state, info)
-        open_work = left.unfinished or left.unmeasured
-        if info.exit_code is not None and not holders and not open_work:
+        if info.exit_code is not None and not holders and not left.resumable:
             print(f"sweep {info.stamp} has ended and has no open cell: there is nothing to cancel")
             return
         cancel_sweep(state, info.id)
         holders, left = state.leases(info.id), summary_of(state, info)
     tuning = TUNING in info.settings
     again = f"tune --resume {info.stamp} --fleet" if tuning else f"resume {info.stamp}"
-    resume = f": modelmill {again}" if left.unfinished or left.unmeasured else ""
+    resume = f": modelmill {again}" if left.resumable else ""
     print(f"sweep {info.stamp} is cancelled, {open_text(left)}{resume}")
     for one in holders:
         print(f"  {one.model} is still held by {one.owner}; its lease will run out")

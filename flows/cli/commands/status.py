@@ -56,6 +56,7 @@ def run(arguments: Arguments) -> Exit:
 
 def _watch(state: StateReader, info: SweepInfo, *, as_json: bool) -> Exit:
     from flows.observe.following import StatusWatch
+    from flows.observe.status import idle_lines
     from flows.observe.summary import summary_of
     from flows.observe.views import choose_view
     from flows.sweep.stop import Stop, stopped_by_signals
@@ -67,11 +68,12 @@ def _watch(state: StateReader, info: SweepInfo, *, as_json: bool) -> Exit:
         StatusWatch(state, info, choose_view(as_json=as_json)).follow(stop)
     info = state.sweep(info.id)
     summary = summary_of(state, info)
+    idle = [] if stop else idle_lines(state, info, summary)
     if as_json:
-        document = {**summary.to_json(), "exit_code": info.exit_code}
+        document = {**summary.to_json(), "exit_code": info.exit_code, "idle": idle}
         print(json.dumps({"type": "summary", **document}), flush=True)
     else:
-        print("\n".join(summary.lines()))
+        print("\n".join([*summary.lines(), *(f"  {line}" for line in idle)]))
     return summary.exit_code()
 
 

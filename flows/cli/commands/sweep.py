@@ -45,9 +45,12 @@ def run(arguments: Arguments) -> Exit:
 def _dry_run(arguments: Arguments, plan: Plan) -> Exit:
     """Print what a sweep would do with every cell. Nothing is built or written."""
     from flows.sweep.planning import notice_lines
-    from flows.sweep.published import Listing, list_feed
+    from flows.sweep.published import Listing, check_present, list_feed
 
     feed = arguments.work.open_feed()
+    if feed.is_new and arguments.work.has_state():
+        with arguments.work.read_state() as state:
+            check_present(feed, state)
     found = Listing() if feed.is_new else list_feed(feed, plan, every_stamp=False)
     there = {one.cell for one in found.seen}
     taken = {item.id for item in found.deleted}

@@ -1,9 +1,9 @@
 """Cells as JUnit test cases, which every CI dashboard can show.
 
 A model is a suite, a cell a case. A cell that was not finished (planned, cancelled, in work) is an
-error, so that an interrupted sweep never looks green. Exports are not cells: a failed export is an
-error of its own only if no cell of its model shows one. The causes of the failures are properties
-of the suite.
+error, and so is an index that was not published: an interrupted sweep never looks green. Exports
+are not cells: a failed export is an error of its own only if no cell of its model shows one. The
+causes of the failures are properties of the suite.
 """
 
 from __future__ import annotations
@@ -32,6 +32,12 @@ def junit(document: SummaryDocument) -> str:
     by_model = groupby(sorted(document.outcomes, key=lambda one: one.model), lambda one: one.model)
     for name, outcomes in by_model:
         _suite(root, name, _cases(list(outcomes), document), document)
+    if document.summary.unindexed:
+        index = ET.SubElement(root, "testsuite", name="index")
+        case = ET.SubElement(index, "testcase", classname="index", name="index", time="0.000")
+        message = f"not published; next: modelmill resume {document.summary.stamp}"
+        ET.SubElement(case, "error", type="unfinished", message=_text(message))
+        _count(index)
     _count(root)
     ET.indent(root)
     return f"<?xml version='1.0' encoding='utf-8'?>\n{ET.tostring(root, encoding='unicode')}\n"

@@ -46,7 +46,7 @@ def _lines(document: SummaryDocument) -> Iterator[str]:
         yield from _since(document.since)
     if document.unshown:
         yield f"Prefect does not show all of this run: {plain(document.unshown)}."
-    if summary.unfinished:
+    if summary.resumable:
         yield f"{open_text(summary)}: `modelmill resume {info.stamp}` continues it."
 
 

@@ -26,6 +26,7 @@ class Version:
     deleted: datetime | None = None
     views: list[str] = field(default_factory=list)
     indexed: bool = True
+    """Whether the feeds host knows it, and, if it was deleted, that it was."""
 
 
 @dataclass
@@ -143,7 +144,8 @@ class Organization:
 
     def delete(self, feed: Feed, name: str, version: str) -> None:
         """To the recycle bin."""
-        self.live(feed, name, version).deleted = EPOCH
+        found = self.live(feed, name, version)
+        found.deleted, found.indexed = EPOCH, not self.lagging
 
     def purge(self, feed: Feed, name: str, version: str) -> None:
         """Out of the recycle bin: nothing shows the version any more, but it stays taken."""

@@ -32,7 +32,11 @@ def package_json(package: Package) -> dict[str, Any]:
 
 def version_json(version: Version) -> dict[str, Any]:
     """A version of a listing."""
-    gone = {"isDeleted": True, "deletedDate": iso_date(version.deleted)} if version.deleted else {}
+    gone = (
+        {"isDeleted": True, "deletedDate": iso_date(version.deleted)}
+        if version.deleted and version.indexed
+        else {}
+    )
     return {
         "id": version.id,
         "version": version.version,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 import urllib.parse
 from collections.abc import Callable, Mapping
@@ -59,6 +60,9 @@ class Routes:
         self._org = organization
         self._releases = releases
         self.page = PAGE
+        chance = random.Random(len(organization.name))
+        self._order: Callable[[Any], Any] = lambda _package: chance.random()
+        """The service promises no order, so every request gets another one."""
         feeds = r"/feeds/ORG(?:/(?P<project>[^/]+))?/_apis/Packaging/Feeds"
         feed = rf"{feeds}/(?P<feed>[^/]+)"
         named = r"/upack/packages/(?P<name>[^/]+)/versions"
@@ -89,6 +93,10 @@ class Routes:
             (name, method, re.compile(pattern.replace("ORG", organization.name)), handler)
             for name, method, pattern, handler in table
         ]
+
+    def keep_order(self) -> None:
+        """Answer in the order of names, as the service may do for a while."""
+        self._order = lambda package: package[0]
 
     def find(self, asked: Asked) -> tuple[str, Mapping[str, str], Handler]:
         """The route of a request."""
@@ -157,10 +165,10 @@ class Routes:
         deleted = query.get("includeDeleted", "").lower() == "true"
         found = [
             package
-            for (kind, name), package in sorted(feed.packages.items())
+            for (kind, name), package in sorted(feed.packages.items(), key=self._order)
             if (not protocol or kind == protocol)
             and part in name
-            and any(v.indexed and (deleted or not v.deleted) for v in package.versions.values())
+            and any((deleted if v.deleted else v.indexed) for v in package.versions.values())
         ]
         skip, top = int(query.get("$skip", 0)), min(int(query.get("$top", PAGE)), self.page)
         return Answer.collection([package_json(package) for package in found[skip : skip + top]])
@@ -169,7 +177,7 @@ class Routes:
         feed = self._feed_of(asked)
         for package in feed.packages.values():
             if package.id == asked.part["id"]:
-                versions = [v for v in package.versions.values() if v.indexed]
+                versions = [v for v in package.versions.values() if v.indexed or v.deleted]
                 return Answer.collection([version_json(version) for version in versions])
         raise Problem(
             404,

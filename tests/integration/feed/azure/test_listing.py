@@ -86,18 +86,31 @@ def test_dates_and_views_come_along(harness: AzureHarness) -> None:
     assert entry.published_at.isoformat() == "2026-06-09T12:00:00.123456+00:00"
 
 
+@pytest.mark.parametrize("ordered", [True, False], ids=["ordered", "any order"])
 @pytest.mark.parametrize("cut", [1000, 401, 2])
 def test_thousands_of_packages_are_listed_wherever_the_service_cuts(
-    harness: AzureHarness, cut: int
+    harness: AzureHarness, cut: int, *, ordered: bool
 ) -> None:
+    if ordered:
+        harness.standin.routes.keep_order()
     names = {f"modelmill-{number:04}" for number in range(3000 if cut > 2 else 9)}
     for name in names:
         harness.standin.organization.seed(harness.standin.feed, name, {"0.0.0-a": OURS})
     harness.standin.routes.page = cut
-    assert set(harness.feed().packages()) == names
+    feed = harness.feed()
+    assert list(feed.packages()) == sorted(names)
+    if ordered:
+        pages = -(-(len(names) - 1) // (min(cut, 1000) - 1))
+        assert harness.standin.counts()["packages"] == pages + 1
+    assert list(feed.versions(f"{min(names)[:-1]}")) == [], "only a part of names"
 
 
-def test_pages_that_shift_while_they_are_read_lose_nothing(harness: AzureHarness) -> None:
+@pytest.mark.parametrize("ordered", [True, False], ids=["ordered", "any order"])
+def test_pages_that_shift_while_they_are_read_lose_nothing(
+    harness: AzureHarness, *, ordered: bool
+) -> None:
+    if ordered:
+        harness.standin.routes.keep_order()
     org, models = harness.standin.organization, harness.standin.feed
     for name in "bcdefgh":
         org.seed(models, name, {"0.0.0-a": OURS})
@@ -148,6 +161,21 @@ def test_what_was_just_deleted_is_not_listed_as_live(harness: AzureHarness) -> N
     harness.standin.on_request = delete_in_between
     found = {entry.version: entry.deleted for entry in harness.feed().versions("bert")}
     assert found == dict.fromkeys(numbered(3), False) | {"0.0.0-20260609-1": True}
+
+
+def test_many_versions_that_only_the_index_still_shows_are_not_listed_as_live(
+    harness: AzureHarness,
+) -> None:
+    org, models = harness.standin.organization, harness.standin.feed
+    ours, others = numbered(40), {f"0.0.0-20260610-{number}": OURS for number in range(40)}
+    org.seed(models, "bert", {**ours, **others})
+    org.lagging = True
+    for version in [*list(ours)[:30], *list(others)[:30]]:
+        org.delete(models, "bert", version)
+    found = {one.version: one.deleted for one in harness.feed().versions("bert", "0.0.0-20260609-")}
+    assert found == {version: place < 30 for place, version in enumerate(ours)}
+    asked = {one.path.rpartition("/")[2] for one in harness.standin.seen if one.route == "metadata"}
+    assert asked == set(list(ours)[:30]), "no version of another stamp is asked for"
 
 
 def test_a_listing_by_name_that_is_short_does_not_make_versions_vanish(

@@ -151,7 +151,7 @@ def test_an_attempt_that_failed_is_told_after_a_later_one_went_well(harness: Swe
     facts = Facts(failure=FailureClass.NETWORK, stage="export", message=f"no {secret}")
     harness.state.record(lease, info.id, cell(), _status("build_failed"), facts)
     harness.state.release(lease, done=True)
-    harness.state.retry(info.id, patterns=[cell()])
+    harness.state.retry(info.id, among=[cell()])
     again = take(harness.state, info)
     harness.state.record(again, info.id, cell(), _status("building"))
     harness.state.record(again, info.id, cell(), _status("published"), Facts(tree="a" * 64))

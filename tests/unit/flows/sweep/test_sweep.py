@@ -4,13 +4,16 @@ from dataclasses import replace
 
 import pytest
 
+from feed.errors import Unauthorized
 from flows.sweep.index import index_line
+from flows.sweep.lifecycle import Sweep
+from flows.sweep.resume import failed_cells
 from flows.sweep.stop import Stop
 from matrix.errors import Exit
 from matrix.model import PlannedModel
 from matrix.status import FailureClass, Status
 from state.errors import StateError
-from tests.fakes.feed import FlakyFeed
+from tests.fakes.feed import Fault, FlakyFeed
 from tests.sweeps.in_memory import TEMPLATE, SweepHarness, make_plan, small_model
 
 
@@ -78,6 +81,27 @@ def test_a_failed_cell_stays_failed_until_it_is_asked_for(harness: SweepHarness)
     assert [one.rpartition("@")[2] for one in retried] == ["vitisai_npu"]
     assert harness.sweep(plan).exit_code() is Exit.OK
     assert (plan.index_package, f"{plan.index_version}-r2") in harness.versions()
+
+
+@pytest.mark.parametrize("kind", [FailureClass.AUTH, FailureClass.QUANTIZE])
+def test_a_run_that_cannot_list_the_feed_forgets_no_failure(
+    harness: SweepHarness, kind: FailureClass
+) -> None:
+    act = {"quantize@vitisai_npu": f"once:{harness.root / 'marker'}:fail:{kind}"}
+    plan = make_plan(small_model(act=act))
+    harness.sweep(plan)
+    info = harness.state.find_sweep()
+    assert info is not None
+    failed = failed_cells(harness.state, info, [kind], [])
+    before = harness.outcomes()
+    flaky = FlakyFeed(harness.feed).plan("versions", Fault.DENIED, Fault.DENIED)
+    for again in (failed, None):
+        sweep = Sweep(plan, harness.settings(), harness.state, flaky, Stop(), again=again)
+        with pytest.raises(Unauthorized):
+            sweep.begin()
+        assert harness.outcomes() == before
+        assert harness.state.sweep(info.id).exit_code == Exit.HOST_CANNOT_PUBLISH
+    assert harness.sweep(plan, again=failed).exit_code() is Exit.OK
 
 
 def test_a_skipped_cell_is_neither_built_nor_a_failure(harness: SweepHarness) -> None:
