@@ -31,6 +31,10 @@ SESSION_OPTIONS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     for provider, options in _NAMES["session_options"].items()
 }
 """The options of each provider with their values; no values: a whole number."""
+PROVIDER_OPTIONS: Mapping[str, tuple[str, ...]] = {
+    provider: tuple(names) for provider, names in _NAMES["provider_options"].items()
+}
+"""What the providers whose options are known take when they compile."""
 
 _LEVEL = re.compile(r"L[12]$")
 _WORDS = re.compile(r"[A-Z]+(?=[A-Z][a-z]|$|_)|[A-Z]?[a-z]+|[A-Z]+|\d+")

@@ -162,6 +162,8 @@ def test_what_is_there_already_stays_unless_told_otherwise(tmp_path: Path) -> No
         (["a.onnx", "--profile", "htp73", "--emulated", "-o", "a.onnx"], "a.onnx is a file"),
         (["a.onnx", "--profile", "htp73", "--emulated", "-o", "x", "--ep-option", "vtcm"],
          "'vtcm' is not K=V"),
+        (["a.onnx", "--profile", "htp73", "--emulated", "-o", "x", "--ep-option", "vtcm_md=8"],
+         "QNNExecutionProvider has no option 'vtcm_md' (did you mean vtcm_mb?"),
     ],
 )  # fmt: skip
 def test_a_bad_command_line_is_one_line_and_makes_nothing(
@@ -175,6 +177,18 @@ def test_a_bad_command_line_is_one_line_and_makes_nothing(
     assert len(done.stderr.splitlines()) == 1
     assert message in done.stderr
     assert names(tmp_path) == before
+
+
+def test_a_file_that_cannot_be_read_does_not_stop_the_others(tmp_path: Path) -> None:
+    for name in "ac":
+        quantized(4, tmp_path / f"{name}.onnx")
+    (tmp_path / "b.onnx").write_text("no model")
+    aim = ["--profile", "htp73", "--emulated", "--no-check"]
+    done = run(tmp_path, "a.onnx", "b.onnx", "c.onnx", "-o", "out", *aim)
+    assert done.returncode == 1
+    assert "FAILED   b.onnx: b.onnx cannot be read as an ONNX model" in done.stdout
+    assert "1 of 3 models failed" in done.stdout
+    assert {"a_ctx.onnx", "c_ctx.onnx"} <= set(names(tmp_path / "out"))
 
 
 def test_the_list_says_what_this_machine_can_make(tmp_path: Path) -> None:

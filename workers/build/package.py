@@ -196,6 +196,7 @@ def build_record(
                 "info": dict(infos[run.key]),
             }
             for run in runs
+            if run.key in infos  # not of a member that failed and was left out
         ],
         "verification": [],
         "runtimes": [],

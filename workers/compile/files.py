@@ -65,20 +65,26 @@ class FileCompiler:
     watching: Watching = UNWATCHED
 
     def run(self, paths: Sequence[Path]) -> list[Compiled]:
-        """Compile all files and what is in folders, in order. Raises `UsageError` before anything
-        is made."""
+        """Compile all files and what is in folders, in order; a file that cannot be used costs no
+        other. Raises `UsageError` before anything is made, also if no file can be used."""
         found: dict[Path, tuple[Path, str]] = {}
         for given in paths:
             for path, stem in _models(given):
                 found.setdefault(path.resolve(), (path, stem))
         stems = output_stems([stem for _path, stem in found.values()])
-        members = [
-            Member(str(path), path, stem + FINAL, self._weights(path))
-            for (path, _stem), stem in zip(found.values(), stems, strict=True)
-        ]
+        members, refused = [], dict[Path, UsageError]()
+        for (path, _stem), stem in zip(found.values(), stems, strict=True):
+            try:
+                members.append(Member(str(path), path, stem + FINAL, self._weights(path)))
+            except UsageError as error:
+                refused[path] = error
+        if not members:
+            raise next(iter(refused.values()))
         self._guard(members)
         groups = [members] if self.share else [[one] for one in members]
-        return [compiled for group in groups for compiled in self._group(group)]
+        made = {one.source: one for group in groups for one in self._group(group)}
+        made |= {path: Compiled(path, error=str(error)) for path, error in refused.items()}
+        return [made[path] for path, _stem in found.values()]
 
     def _weights(self, path: Path) -> Sequence[str]:
         """The files with the weights of a model. Raises `UsageError` for one that is compiled

@@ -61,7 +61,8 @@ class CompileStage:
         found = runtime_for(self.runtimes, cell.profile, cell.target, emulated=self.emulated)
         if isinstance(found, Missing):
             text = f"profile {cell.profile.label} cannot be made here: {found.why}"
-            raise BuildFailed(FailureClass.UNSUPPORTED, STAGE, text, hint=found.hint)
+            failure = found.lost or FailureClass.UNSUPPORTED
+            raise BuildFailed(failure, STAGE, text, hint=found.hint, retryable=bool(found.lost))
         return found, cell.profile
 
 

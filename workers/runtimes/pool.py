@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from workers.host.watch import UNWATCHED, HostLimits, Watching
 from workers.runtimes.runtime import CPU, KINDS, ORT, Kind, Missing, Runtime, kind_for
 
 STAGE = "verify"
+_MOST_LOST = 4
 _GONE = {FailureClass.CRASH, FailureClass.TIMEOUT, FailureClass.MEMORY}
 """Failures in which a vendor library takes its process down: the answer is `crash`."""
 
@@ -33,6 +35,8 @@ class Runtimes:
     _used: set[str] = field(default_factory=set)
     """Kinds whose process has opened a model."""
     _found: dict[str, list[Runtime] | Missing] = field(default_factory=dict)
+    _lost: Counter[str] = field(default_factory=Counter)
+    """Processes that were lost over the discovery of each kind."""
 
     @property
     def checker(self) -> Host:
@@ -54,7 +58,7 @@ class Runtimes:
         """A provider on a device of a kind, or why it cannot be used here."""
         found = self.of_kind(kind)
         if isinstance(found, Missing):
-            return Missing(provider, device, found.why, found.hint)
+            return replace(found, provider=provider, device=device)
         for one in found:
             if (one.provider, one.device) == (provider, device):
                 return one
@@ -65,10 +69,23 @@ class Runtimes:
         return Missing(provider, device, why)
 
     def of_kind(self, kind: Kind) -> list[Runtime] | Missing:
-        """The runtimes of a kind on this machine, discovered once."""
-        if kind.name not in self._found:
-            self._found[kind.name] = self._discover(kind)
-        return self._found[kind.name]
+        """The runtimes of a kind on this machine, discovered once.
+
+        A process that is lost over it is another matter than a runtime that is not there: it is
+        asked again, and only what keeps losing its process is believed to do so always.
+        """
+        if kind.name in self._found:
+            return self._found[kind.name]
+        found = self._discover(kind)
+        while isinstance(found, Missing) and found.lost:
+            self._lost[kind.name] += 1
+            if self._lost[kind.name] >= _MOST_LOST:
+                break
+            if self._lost[kind.name] % 2 == 0:
+                return found  # the next cell asks again
+            found = self._discover(kind)
+        self._found[kind.name] = found
+        return found
 
     def all(self) -> list[Runtime | Missing]:
         """The runtimes of all kinds, for display."""
@@ -142,7 +159,8 @@ class Runtimes:
         except BuildFailed as error:
             if kind is ORT:
                 raise
-            return Missing(provider, "", error.reason, error.hint)
+            lost = error.failure if error.failure in _GONE else None
+            return Missing(provider, "", error.reason, error.hint, lost)
         return [Runtime(**row) for row in rows]
 
     def _host_of(self, runtime: Runtime) -> Host:

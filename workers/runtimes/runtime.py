@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from matrix.status import FailureClass
 from workers.engine import version
 
 CPU = "CPUExecutionProvider"
@@ -127,6 +128,8 @@ class Missing:
     device: str
     why: str
     hint: str = ""
+    lost: FailureClass | None = None
+    """How the process ended that looked for it: this says nothing about the machine."""
 
     @property
     def name(self) -> str:

@@ -18,8 +18,10 @@ from flows.cli.table import render
 from machine.waits import untold
 from matrix.digest import MANIFEST
 from matrix.errors import Exit, UsageError
+from matrix.nearest import hint, quote
 from matrix.profiles import BACKENDS
 from matrix.slugs import slug
+from matrix.vocabulary import PROVIDER_OPTIONS
 
 if TYPE_CHECKING:
     from flows.packages.compiling import Wanted
@@ -103,6 +105,12 @@ def _profiles(arguments: Arguments, cells: Sequence[str]) -> tuple[Profile, ...]
         wrong = not name or "=" not in text
         refuse((wrong, f"--ep-option: '{text}' is not K=V", "for example vtcm_mb=8"))
     chosen = {profile.label: profile for profile in map(arguments.work.profiles().get, names)}
+    for profile in chosen.values():
+        provider = arguments.work.targets().get(profile.target).provider
+        known = {*PROVIDER_OPTIONS.get(provider, options), *profile.options}
+        for name in options:
+            nearest = f"{hint(name, known)}; others go into a profile of your own: docs/compile.md"
+            refuse((name not in known, f"{provider} has no option {quote(name)}", nearest))
     return tuple(
         replace(
             profile,
@@ -135,7 +143,13 @@ def _published(arguments: Arguments, wanted: Wanted, *, whole: bool) -> Exit:
         plans = plans_of(feed, wanted, wanted.of_versions(feed, *words), None)
     if arguments.output:
         return _tell(arguments, _write(arguments, settings, [(plan, None) for plan in plans]))
-    return max(publish_compiled(plan, settings, feed, as_json=arguments.json) for plan in plans)
+    worst = Exit.OK
+    for plan in plans:
+        code = publish_compiled(plan, settings, feed, as_json=arguments.json)
+        worst = max(worst, code)
+        if code not in {Exit.OK, Exit.CELLS_FAILED}:
+            return code  # an interrupt, a login or a feed that ends one batch ends them all
+    return worst
 
 
 def _write(

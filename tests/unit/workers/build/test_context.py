@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
@@ -14,6 +15,8 @@ from matrix.status import FailureClass
 from tests.plans.models import a_model, plan_of, plan_options
 from workers.build.context import members_of, placed, share
 from workers.build.graph import StageResults, StageTask, walk
+from workers.build.package import build_record
+from workers.build.stages import StageRun
 from workers.compile.sharing import ALONE
 from workers.engine import SOURCE, BuildPlan, StageSpec
 from workers.errors import BuildFailed
@@ -123,6 +126,32 @@ def test_a_member_that_fails_is_left_out_and_named(fault: str) -> None:
     # What is left is the context that a group of only these members has.
     rest = Building().shared(group("prefill", "draft"))
     assert results.keys["compile:"].key == rest.keys["compile:"].key
+
+
+def test_the_record_of_a_group_does_without_the_stages_of_a_member_that_failed_later() -> None:
+    building, runs, at = Building(), list[StageRun](), list[str]()
+
+    def resolve(task: StageTask) -> Action:
+        if task.spec.name == "quantize" and at == ["decode"]:
+            raise BuildFailed(FailureClass.QUANTIZE, "quantize", "no")
+        action = building.resolve(task)
+        key = task.key
+        runs.append(StageRun(task.spec.name, task.component, key.key, key.parts, False, 1.0, 1, 1))
+        return action
+
+    def portable(name: str, member: Cell) -> StageResults | None:
+        at[:] = [name]
+        digest = member.model.id.encode().hex().ljust(64, "0")
+        return walk("fake", {}, BuildPlan({"digest": digest}, PORTABLE), resolve)
+
+    results = share(group("prefill", "decode", "draft"), portable, spec, building.resolve)
+    assert results is not None
+    assert list(results.left_out) == ["x/decode@qnn_npu"]
+    assert len(runs) == 8, "decode was exported before it failed"
+    started = datetime.now(UTC)
+    told = build_record("s1", "1", results, runs, started=started, seconds=1.0, attempt=1)
+    assert [one["stage"] for one in told["stages"]] == 2 * ["export", "inputs", "quantize"]
+    assert told["left_out"] == dict(results.left_out)
 
 
 def test_the_last_member_that_fails_is_the_failure_of_the_group() -> None:
