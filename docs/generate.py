@@ -43,6 +43,9 @@ TABLES = {
     "[model.random]": "Seeded random weights: `[model.random]`",
     "[model.target.TARGET]": "One target, or a glob over targets: `[model.target.TARGET]`",
     "[model.build]": "How an engine builds: `[model.build]`, also of a target",
+    "[model.dataset]": "Samples of one's own: `[model.dataset]`, or `[dataset.NAME]` for the models"
+    " of a group or task",
+    "[model.samples]": "Synthetic samples that are enough: `[model.samples]`",
     "[model.verify]": "Verification: `[model.verify]`",
     "[model.verify.parity.PRECISION]": "Thresholds: `[model.verify.parity.PRECISION]`",
     "[model.verify.task]": "A task metric: `[model.verify.task]`",
@@ -79,7 +82,17 @@ KEYS = {
     "pickle": "true: its weights are pickles; a sweep also needs `--allow-pickle`",
     "new_head": "why the head may be random if the checkpoint has none, e.g. `trained later`;"
     " without a reason such an export fails",
-    "dataset": "calibration data, in place of the model's dummy inputs",
+    "dataset": "samples of the model's inputs, in place of those of its own tokenizer or processor",
+    "path": "a file of tensors or texts (`.npz`, `.jsonl`, `.csv`, `.parquet`), or a folder of"
+    " images (`.png`, `.jpg`, `.bmp`, `.webp`) or sounds (`.wav`), relative to the catalog",
+    "columns": "which columns hold the texts: a table with `text`, `text_pair`, `question`,"
+    " `context`",
+    "mean": "images for a ready ONNX file: what is subtracted from each channel, of values from 0"
+    " to 1; default 0",
+    "std": "images for a ready ONNX file: what each channel is divided by after that; default 1",
+    "channels": "images for a ready ONNX file: `rgb` (default) or `bgr`",
+    "rate": "sounds for a ready ONNX file: samples a second; default 16000",
+    "kind": "`synthetic`",
     "recipes": "folder with authored build recipes, for engines that take them",
     "context_group": "name of a group of entries that are compiled into one context",
     "needs": "words that a machine must offer to get the cells, e.g. `os:windows`",
@@ -119,6 +132,15 @@ KEYS = {
 }
 
 OF_TABLES = {
+    "": {
+        "dataset": "datasets by the group or task of the models that they are for; the dataset of a"
+        " model wins, then that of its group"
+    },
+    "[model.dataset]": {"samples": "how many samples are taken at most; default all that are used"},
+    "[model.samples]": {"reason": "why they are enough; status, report and promotion show it"},
+    "[[model]]": {
+        "samples": "why synthetic samples are enough, for a model without a tokenizer or processor"
+    },
     "[model.verify]": {"task": "a task metric (below)"},
     "[model.verify.task]": {"dataset": "the samples of the metric (`.npz` or `.jsonl`)"},
     "[[target]]": {

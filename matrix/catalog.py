@@ -11,6 +11,7 @@ from typing import Any
 from matrix import build_options
 from matrix.abilities import Abilities, abilities_of, aliases
 from matrix.coverage import BUILDABLE, Json, cover
+from matrix.datasets import Datasets, read_shared, shared, unused
 from matrix.entry import SOURCE_KEYS, read_model
 from matrix.errors import PlanError, Problem, UsageError
 from matrix.model import Model
@@ -102,11 +103,12 @@ def _read_toml(
     """All models, with or without problems. `whole` gets problems of the file, `bad` of entries."""
     top = Entry(parse_toml(text, path.name), path.name, whole)
     defaults = _defaults(top.table("defaults") or {}, path, targets, whole)
+    datasets = read_shared(top, path.parent, whole)
     top.known.append("model")
     top.close()
     models = []
     for entry in Entry(top.data, path.name, bad).rows("model", "id"):
-        entry.data = inherit(defaults, entry.data)
+        entry.data = inherit(defaults, entry.data, datasets)
         model = read_model(entry, path.parent, targets)
         if model is None:
             continue
@@ -114,6 +116,7 @@ def _read_toml(
         fault = None if model.overrides.skip else _fault(engine, model)
         if fault:
             entry.bad(*fault)
+    whole += unused(path.name, datasets, (name for one in models for name in (one.group, one.task)))
     return models
 
 
@@ -134,9 +137,16 @@ def _defaults(
     return {key: value for key, value in own.items() if key == "task"} if found else own
 
 
-def inherit(defaults: Mapping[str, Any], table: Mapping[str, Any]) -> dict[str, Any]:
-    """A model over the defaults. Targets and shapes are merged; the model's come first and win."""
+def inherit(
+    defaults: Mapping[str, Any], table: Mapping[str, Any], datasets: Datasets
+) -> dict[str, Any]:
+    """A model over the defaults, with the dataset of its group or task if it has none.
+
+    Targets and shapes are merged; the model's come first and win.
+    """
     merged = {**defaults, **table}
+    if "dataset" not in merged and (found := shared(merged, datasets)):
+        merged["dataset"] = dict(found)
     for key in ("target", "shapes", "build"):
         own, inherited = table.get(key), defaults.get(key)
         if isinstance(own, dict) and isinstance(inherited, dict):

@@ -9,6 +9,7 @@ from typing import Any
 from matrix.abilities import READY
 from matrix.build_options import read_build
 from matrix.cellid import model_fault, task_fault
+from matrix.datasets import read_dataset, read_synthetic
 from matrix.errors import looked_up
 from matrix.model import PRIORITIES, Model, Overrides, Source, SourceKind
 from matrix.nearest import quote
@@ -48,6 +49,7 @@ def read_model(entry: Entry, folder: Path, targets: Targets) -> Model | None:
         pickle=entry.flag("pickle") or False,
         new_head=_new_head(entry, source),
         dataset=_dataset(entry, folder),
+        samples=read_synthetic(entry),
         recipes=_recipes(entry, folder),
         context_group=_context_group(entry),
         needs=entry.texts("needs") or (),
@@ -230,11 +232,13 @@ def _per_target(entry: Entry, targets: Targets, folder: Path) -> dict[str, Overr
 
 
 def _dataset(entry: Entry, folder: Path) -> dict[str, Any] | None:
-    dataset = entry.table("dataset")
-    if dataset is None or not isinstance(dataset.get("path"), str):
-        return dataset
-    path = entry.existing("dataset", dataset["path"], folder)
-    return {**dataset, "path": str(path)}
+    given = entry.data.get("dataset")
+    if isinstance(given, str):
+        entry.known.append("dataset")
+        entry.bad("dataset must be a table", f'dataset = {{ path = "{given}" }}')
+        return None
+    inner = entry.inner("dataset")
+    return None if given is None else read_dataset(inner, folder)
 
 
 def _new_head(entry: Entry, source: Source | None) -> str:

@@ -72,7 +72,9 @@ class Model:
     needs: tuple[str, ...] = ()
     """What a machine of a fleet must announce to be given this model, e.g. `os:windows`."""
     dataset: Mapping[str, Any] | None = None
-    """Calibration data instead of the model's dummy inputs."""
+    """Where its samples are from (`matrix.datasets`); None: from its processor."""
+    samples: Mapping[str, str] = field(default_factory=dict)
+    """That synthetic samples are enough, with the reason: `kind`, `reason`; empty: they are not."""
     recipes: str | None = None
     """A folder of authored build recipes, for engines that use them (winml)."""
     context_group: str = ""

@@ -235,6 +235,14 @@ class Entry:
             return None
         return None if value is None else float(value)
 
+    def numbers(self, key: str) -> list[float] | None:
+        """A list of numbers."""
+        value = self._get(key, list, "a list of numbers")
+        if value is None or all(type(item) in (int, float) for item in value):
+            return None if value is None else [float(item) for item in value]
+        self.bad(f"{key} must be a list of numbers, not {quote(value)}")
+        return None
+
     def flag(self, key: str) -> bool | None:
         """True or false."""
         value: bool | None = self._get(key, bool, "true or false")

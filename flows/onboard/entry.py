@@ -12,17 +12,18 @@ from typing import Any
 from flows.sweep.configs import config_of
 from matrix.catalog import find_catalog, inherit
 from matrix.cellid import model_fault
+from matrix.datasets import read_shared
 from matrix.entry import HUB_ID
 from matrix.errors import UsageError
 from matrix.model import Model, Source, SourceKind
 from matrix.nearest import hint as nearest
 from matrix.nearest import quote
-from matrix.reader import parse_toml, plain, read_text
+from matrix.reader import Entry, parse_toml, plain, read_text
 from matrix.slugs import slug
 
 _PLAIN = {"id", "task", "model_type", "group", "priority", "tags"}
-_SOURCES = {"hub", "folder", "random", "onnx", "revision", "dataset", "remote_code", "pickle",
-            "new_head"}  # fmt: skip
+_SOURCES = {"hub", "folder", "random", "onnx", "revision", "dataset", "samples", "remote_code",
+            "pickle", "new_head"}  # fmt: skip
 _PATHS = (("folder",), ("onnx",), ("recipes",), ("dataset", "path"), ("verify", "inputs"),
           ("verify", "task", "dataset"))  # fmt: skip
 """Keys of an entry that name files beside its catalog."""
@@ -68,7 +69,9 @@ def _listed(wanted: Wanted, cwd: Path) -> tuple[Table, Path]:
     data = parse_toml(read_text(path), path.name)
     shared = data.get("defaults")
     defaults = shared if isinstance(shared, dict) else {}
-    rows = [inherit(defaults, one) for one in data.get("model", ()) if isinstance(one, dict)]
+    datasets = read_shared(Entry(data, path.name, []), path.parent, [])
+    models = [one for one in data.get("model", ()) if isinstance(one, dict)]
+    rows = [inherit(defaults, one, datasets) for one in models]
     found = [one for one in rows if one.get("id") == wanted.model]
     if wanted.task:
         found = [one for one in found if one.get("task") == wanted.task]

@@ -22,7 +22,7 @@ def config_of(model: Model) -> Mapping[str, Any] | None:
     source = model.source
     if source.kind is SourceKind.FOLDER:
         return _read(Path(source.ref) / CONFIG)
-    if source.kind is SourceKind.HUB and (folder := _snapshot(source)):
+    if source.kind is SourceKind.HUB and (folder := snapshot(source)):
         return _read(folder / CONFIG)
     return None
 
@@ -36,7 +36,8 @@ def hub_cache() -> Path:
     return (Path(home).expanduser() if home else cache / "huggingface") / "hub"
 
 
-def _snapshot(source: Source) -> Path | None:
+def snapshot(source: Source) -> Path | None:
+    """Where the download cache has a model of the Hub."""
     place = hub_cache() / f"models--{source.ref.replace('/', '--')}"
     revision = source.revision or "main"
     if _COMMIT.fullmatch(revision):

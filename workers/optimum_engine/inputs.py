@@ -31,6 +31,7 @@ def run(job: StageJob, _temp: Path) -> Mapping[str, Any]:
     ready = job.params["task"] == READY
     makers, sizes = _for_ready_file(job, exported) if ready else _for_export(job, exported, record)
     own = "dataset" in job.params
+    wanted_parts = parts.sizes(job.params["parts"], files.size(exported))
     found: dict[str, dict[str, list[Sample]]] = {part: {} for part in parts.PARTS}
     divided: dict[str, dict[str, list[Sample]]] = {}
     for name in (one.name for one in record.components):
@@ -41,8 +42,9 @@ def run(job: StageJob, _temp: Path) -> Mapping[str, Any]:
                 sets[name] = loop_inputs.of_step(record, sets, exported, past)
         else:
             wanted = runtime.signature(model_file.find(exported, name))
-            made = _samples(job, name, makers[name], wanted, sizes)
-            cut = parts.cut(made, parts.divided(len(made), job.params["parts"]))
+            total = sum(wanted_parts.values())
+            made = _samples(job, name, makers[name], wanted, sizes, total)
+            cut = parts.cut(made, parts.divided(len(made), wanted_parts))
             for part, some in cut.items():
                 found[part][name] = some
                 loop_inputs.shaped(record, name, found[part], exported, generated=not own)
@@ -86,14 +88,19 @@ def _for_export(
 
 
 def _samples(
-    job: StageJob, component: str, make: Make, wanted: runtime.Signature, sizes: Sizes
+    job: StageJob,
+    component: str,
+    make: Make,
+    wanted: runtime.Signature,
+    sizes: Sizes,
+    total: int,
 ) -> list[Sample]:
     """The dataset's samples with generated values for missing inputs, or only generated ones."""
     dataset = job.request.model.get("dataset") if "dataset" in job.params else None
     if not dataset:
-        count, given = sum(job.params["parts"].values()), []
+        count, given = total, []
     else:
-        limit = int(dataset.get("samples", sum(job.params["parts"].values())))
+        limit = int(dataset.get("samples", total))
         given = datasets.read_dataset(Path(dataset["path"]), component, limit)
         count = len(given)
         sizes = {**sizes, **sizes_of(given[0], wanted)}

@@ -112,10 +112,9 @@ def _configured(folder: Path) -> str:
 
 
 def _inputs(request: Request, source: Resolved) -> StageSpec:
-    task, count = request.model["task"], _options(request.policy).get("samples")
-    loop = decoders.generates(task)
-    sizes = parts.sizes(source.size, loop=loop, fit=count)
-    params: dict[str, Any] = {"task": task, "parts": sizes, "seed": 0}
+    task = request.model["task"]
+    rule = parts.rule(task, _options(request.policy).get("samples"))
+    params: dict[str, Any] = {"task": task, "parts": rule, "seed": 0}
     tools: tuple[str, ...] = INPUT_TOOLS
     if request.model["source"].get("file"):
         params["task"], tools = READY, GRAPH_TOOLS

@@ -71,6 +71,11 @@ def check_even(made: Sequence[Sample]) -> None:
                 )
 
 
+def size(exported: Path) -> int:
+    """Bytes of the graphs and weights of an export."""
+    return sum(path.stat().st_size for path in exported.rglob("*") if path.is_file())
+
+
 def facts(divided: Mapping[str, Parts], kind: str, origin: str) -> dict[str, Any]:
     """What the manifest says of the samples of all components."""
     first = next(iter(divided.values()))

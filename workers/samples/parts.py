@@ -1,6 +1,7 @@
 """The three parts of a model's samples, their sizes by rule, and how samples are divided.
 
-Sizes depend on the model alone, never on the clock: equal inputs give equal bytes.
+Sizes depend on the model alone, never on the clock: equal inputs give equal bytes. The rule is a
+parameter of the stage, so that another one makes another key.
 """
 
 from __future__ import annotations
@@ -13,22 +14,28 @@ from typing import Any
 FIT, CHOOSE, JUDGE = "fit", "choose", "judge"
 PARTS = (FIT, CHOOSE, JUDGE)
 """Calibration, the choice between attempts at quantizing, the verdict."""
-_USUAL = (64, 8, 16)
-_OF_LOOPS = (16, 4, 8)
+_GIB = 1024**3
+_RULE = ((6 * _GIB, 16, 4, 8), (2 * _GIB, 32, 4, 8), (0, 64, 8, 16))
+"""From so many bytes of float32 weights on: the sizes of the parts."""
+_OF_LOOPS = ((0, 16, 4, 8),)
 """Of a decoder with a cache: each sample of its step takes several runs of the model."""
-_LARGE = ((6 * 1024**3, (16, 4, 8)), (2 * 1024**3, (32, 4, 8)))
-"""From so many bytes of float32 weights on."""
+_WITH_PAST = "-with-past"
 _MOST_BYTES = {FIT: 512 * 1024**2, CHOOSE: 64 * 1024**2, JUDGE: 128 * 1024**2}
 """A part of large samples has fewer of them, but at least four."""
 _LEAST = 4
 Sample = Mapping[str, Any]
 
 
-def sizes(model: int, *, loop: bool, fit: int | None = None) -> dict[str, int]:
-    """The size of each part for a model of so many bytes; `fit`: what the catalog asks for."""
-    usual = next((given for size, given in _LARGE if model >= size), _USUAL)
-    found = dict(zip(PARTS, map(min, usual, _OF_LOOPS) if loop else usual, strict=True))
-    return found if fit is None else {**found, FIT: fit}
+def rule(task: str, fit: int | None = None) -> list[list[int]]:
+    """The rule for the models of a task; `fit`: what the catalog asks for."""
+    found = _OF_LOOPS if task.endswith(_WITH_PAST) else _RULE
+    return [[size, usual if fit is None else fit, *others] for size, usual, *others in found]
+
+
+def sizes(given: Sequence[Sequence[int]], model: int) -> dict[str, int]:
+    """The size of each part, by a rule, for a model of so many bytes."""
+    row = next(one for one in given if model >= one[0])
+    return dict(zip(PARTS, row[1:], strict=True))
 
 
 def bounded(wanted: Mapping[str, int], sample: Sample) -> dict[str, int]:

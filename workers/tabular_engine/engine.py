@@ -118,7 +118,7 @@ def _export(request: Request, source: Resolved, file: str, tools: tuple[str, ...
 
 def _inputs(request: Request) -> StageSpec:
     count = (request.policy.get("build") or {}).get("samples")
-    params: dict[str, Any] = {"parts": parts.sizes(0, loop=False, fit=count), "seed": 0}
+    params: dict[str, Any] = {"parts": parts.rule("", count), "seed": 0}
     if shapes := dict(request.policy.get("shapes") or {}):
         params["shapes"] = shapes
     if dataset := request.model.get("dataset"):

@@ -26,7 +26,8 @@ def run(job: StageJob, _temp: Path) -> Mapping[str, Any]:
     folder = job.inputs["export"]
     wanted = runtime.signature(folder / model_file.MODEL)
     dataset = job.request.model.get("dataset") if "dataset" in job.params else None
-    total = sum(job.params["parts"].values())
+    sizes = parts.sizes(job.params["parts"], 0)
+    total = sum(sizes.values())
     if dataset:
         limit = int(dataset.get("samples", total))
         given = datasets.read_dataset(Path(dataset["path"]), "", limit)
@@ -37,7 +38,7 @@ def run(job: StageJob, _temp: Path) -> Mapping[str, Any]:
         first = int(job.params["seed"])
         made = [sample(graph, count, seed=seed) for seed in range(first, first + total)]
     files.check_even(made)
-    divided = {"": parts.cut(made, parts.divided(len(made), job.params["parts"]))}
+    divided = {"": parts.cut(made, parts.divided(len(made), sizes))}
     files.save(divided[""], job.out)
     if not dataset:
         return files.facts(divided, "synthetic", "rows near the thresholds of the model")

@@ -25,6 +25,7 @@ def add(parser: Parser) -> None:
 
 def run(arguments: Arguments) -> None:
     from flows.sweep.engines import slot_count
+    from flows.sweep.outlook import outlook
     from flows.sweep.planning import plan_of
 
     settings = arguments.settings
@@ -43,7 +44,8 @@ def run(arguments: Arguments) -> None:
             name: {"value": value, "origin": settings.origin(name)}
             for name, value in settings.values().items()
         }
-        document = {**plan_to_json(plan), "settings": effective}
+        samples = {one.name: asdict(outlook(one, plan.engine)) for one in plan.models}
+        document = {**plan_to_json(plan), "samples": samples, "settings": effective}
         if known is not None:
             document["estimate"] = _estimate_json(known, slots)
         if settings.champions:
@@ -51,6 +53,7 @@ def run(arguments: Arguments) -> None:
         print_json(document)
     else:
         print_plan(plan, settings)
+        print("\n" + "\n".join(_sample_lines(plan)) + "\n")
         _note_engine(settings)
         for line in stale:
             print(f"note: {line}")
@@ -92,6 +95,19 @@ def print_plan(plan: Plan, settings: Settings) -> None:
         if settings.origin(name) != "default" or value not in (None, (), False)
     ]
     print(render(("setting", "value", "from"), shown))
+
+
+def _sample_lines(plan: Plan) -> list[str]:
+    """Which samples every model gets, and how many for each part."""
+    from flows.sweep.outlook import outlook
+
+    rows = []
+    for model in plan.models:
+        found = outlook(model, plan.engine)
+        rows.append(
+            (model.name, found.kind, "/".join(map(str, found.parts.values())), found.origin)
+        )
+    return [render(("model", "samples", "/".join(found.parts), "from"), rows)] if rows else []
 
 
 def _show(name: str, value: Any) -> str:

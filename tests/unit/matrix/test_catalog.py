@@ -35,7 +35,8 @@ skip = "known to fail"
 remote_code = true
 pickle = true
 needs = ["os:windows"]
-dataset = { path = "calib.jsonl", split = "test" }
+dataset = { path = "calib.jsonl", samples = 32, columns = { text = "line" } }
+samples = { kind = "synthetic", reason = "a test" }
 tags = ["x"]
 [model.target.qnn_npu]
 precision = "w8a16"
@@ -59,7 +60,10 @@ opset = 20
         "ov_npu": Overrides(opset=20),
     }
     assert (model.remote_code, model.pickle, model.needs) == (True, True, ("os:windows",))
-    assert model.dataset == {"path": str(tmp_path / "calib.jsonl"), "split": "test"}
+    assert model.dataset == {
+        "path": str(tmp_path / "calib.jsonl"), "samples": 32, "columns": {"text": "line"}
+    }  # fmt: skip
+    assert model.samples == {"kind": "synthetic", "reason": "a test"}
     assert model.extra == {"tags": ["x"]}
     assert model.where == "catalog.toml: model 1 (microsoft/resnet-50)"
 

@@ -16,27 +16,26 @@ GIB = 1024**3
 SETS = [{"ids": np.full((1, 4), n), "mask": np.ones((1, 4), bool)} for n in range(5)]
 
 
-def wanted(**options: Any) -> tuple[int, ...]:
-    return tuple(parts.sizes(**{"model": 0, "loop": False, **options}).values())
+USUAL = parts.sizes(parts.rule("fill-mask"), 0)
 
 
 def test_sizes_follow_from_the_model() -> None:
-    assert wanted() == (64, 8, 16)
-    assert wanted(model=2 * GIB) == (32, 4, 8)
-    assert wanted(model=7 * GIB) == wanted(loop=True) == (16, 4, 8)
-    assert wanted(fit=128) == (128, 8, 16)
+    assert tuple(USUAL.values()) == (64, 8, 16)
+    assert tuple(parts.sizes(parts.rule("fill-mask"), 2 * GIB).values()) == (32, 4, 8)
+    for task, size in (("fill-mask", 7 * GIB), ("text-generation-with-past", 0)):
+        assert tuple(parts.sizes(parts.rule(task), size).values()) == (16, 4, 8)
+    assert tuple(parts.sizes(parts.rule("fill-mask", 128), 0).values()) == (128, 8, 16)
 
 
 def test_large_samples_are_fewer_but_never_none() -> None:
-    usual = parts.sizes(0, loop=False)
-    assert parts.bounded(usual, {"x": np.zeros((1, 3, 224, 224), np.float32)}) == usual
+    assert parts.bounded(USUAL, {"x": np.zeros((1, 3, 224, 224), np.float32)}) == USUAL
     large = np.zeros((1, 3, 2048, 2048), np.float32)
-    assert tuple(parts.bounded(usual, {"x": large}).values()) == (10, 4, 4)
+    assert tuple(parts.bounded(USUAL, {"x": large}).values()) == (10, 4, 4)
 
 
 @pytest.mark.parametrize("count", range(3, 88))
 def test_fewer_samples_are_divided_in_proportion(count: int) -> None:
-    found = parts.divided(count, parts.sizes(0, loop=False))
+    found = parts.divided(count, USUAL)
     assert sum(found.values()) == count
     assert min(found.values()) >= 1
     assert found[FIT] >= found[JUDGE] >= found[CHOOSE] or count < 8
@@ -46,7 +45,7 @@ def test_no_sample_is_in_two_parts() -> None:
     made = [{"x": np.full(2, number % 11)} for number in range(30)]
     distinct = parts.distinct(made)
     assert [int(one["x"][0]) for one in distinct] == list(range(11))
-    found = parts.cut(distinct, parts.divided(len(distinct), parts.sizes(0, loop=False)))
+    found = parts.cut(distinct, parts.divided(len(distinct), USUAL))
     digests = [parts.digest([one]) for part in PARTS for one in found[part]]
     assert len(digests) == len(set(digests)) == 11
 

@@ -44,7 +44,7 @@ def test_the_stages_and_their_tools(tmp_path: Path) -> None:
     assert skops.source["digest"] != boosted.source["digest"]
     plain = plan(request(tmp_path, "model.skops", optimization="disabled", build={"samples": 3}))
     assert [one.name for one in plain.stages] == ["export", "inputs"]
-    assert plain.stages[1].params["parts"]["fit"] == 3
+    assert plain.stages[1].params["parts"][-1] == [0, 3, 8, 16]
 
 
 def test_a_file_that_is_not_named_is_found_if_it_is_the_only_one(tmp_path: Path) -> None:
