@@ -207,7 +207,8 @@ def _shapes(entry: Entry) -> dict[str, int] | None:
     table = inner.data
     if "shapes" not in entry.data:
         return None
-    names = [key for key in table if key.isidentifier()]
+    # Exporters write names such as `p2o.DynamicDimension.1` into files.
+    names = [key for key in table if key.isprintable() and key.split() == [key]]
     values = {key: inner.integer(key, 1, MAX_SHAPE) for key in names}
     for key in table:
         if key not in names:

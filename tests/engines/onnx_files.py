@@ -20,7 +20,11 @@ def convolution(path: Path, *, opset: int = 17, external: bool = False, ir: int 
     graph = helper.make_graph(
         nodes,
         "g",
-        [helper.make_tensor_value_info("image", TensorProto.FLOAT, ["n", 3, "tall", "wide"])],
+        [
+            helper.make_tensor_value_info(
+                "image", TensorProto.FLOAT, ["n", 3, "p2o.Dynamic.2", "wide"]
+            )
+        ],
         [helper.make_tensor_value_info("scores", TensorProto.FLOAT, ["n", 64, 1, 1])],
         [numpy_helper.from_array(weight, "w")],
     )

@@ -26,7 +26,7 @@ id = "inside"
 folder = "models"
 onnx = "sub/wide.onnx"
 [model.target.mlas_cpu]
-shapes = { tall = 48 }
+shapes = { "p2o.Dynamic.2" = 48 }
 """
 
 

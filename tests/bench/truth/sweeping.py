@@ -46,13 +46,13 @@ class Published:
         if self.verified:
             return "yes"
         failed = [rung for rung in self.record["verification"] if rung["passed"] is not True]
-        return f"no: {failed[0]['name']}: {failed[0]['detail']}" if failed else "no"
+        return f"no: {failed[0]['name']}: {_brief(failed[0])}" if failed else "no"
 
     @property
     def parity(self) -> str:
         """What its rung `parity` says."""
-        told = [rung["detail"] for rung in self.record["verification"] if rung["name"] == "parity"]
-        return str(*told)
+        rungs = self.record["verification"]
+        return str(*(_brief(rung) for rung in rungs if rung["name"] == "parity"))
 
     @property
     def samples(self) -> str:
@@ -85,6 +85,11 @@ class Published:
             return list(session.run(None, given))
 
         return run
+
+
+def _brief(rung: Mapping[str, Any]) -> str:
+    """What a rung says, without what to do about it."""
+    return str(rung["detail"]).partition(";")[0].rpartition("Provider cpu: ")[2]
 
 
 def _numpy(kind: str) -> str:
