@@ -1,4 +1,4 @@
-"""Checks what provenance and SBOM say of a package against its files and its manifest. Pure.
+"""Checks what provenance and SBOM say of a version against its files and its manifest. Pure.
 
 Everything read here was written by whoever published the package. Names in it are compared and
 never used as paths, and whatever does not have the expected form is a problem, not a crash.
@@ -12,13 +12,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
-from feed.checked import differences
+from feed.checked import differences, shown
 from matrix import digest
+from matrix.model import EXPORT
 
 Json = Mapping[str, Any]
 
-_AFTER_SBOM = frozenset({digest.PROVENANCE, digest.SIGNATURE})
-"""Written after everything that the statement names."""
+Name = tuple[str, str]
+"""Package and version."""
+
+_OF_A_CELL = ("cell", "policy", "target")
+"""What the manifest of a cell has, and that of an export has not."""
 
 
 def parse(data: bytes) -> Json:
@@ -35,7 +39,7 @@ def parse(data: bytes) -> Json:
 def manifest_problems(manifest: Json, files: Iterable[digest.FileEntry]) -> list[str]:
     """The manifest's own list against the files."""
 
-    held = _held(files, without=digest.RUN_RECORDS | {digest.MANIFEST})
+    held = {path: sha256 for path, sha256 in _contents(files).items() if path != digest.MANIFEST}
 
     def contents() -> list[str]:
         listed = {str(one["path"]): str(one["sha256"]) for one in manifest["files"]}
@@ -47,21 +51,54 @@ def manifest_problems(manifest: Json, files: Iterable[digest.FileEntry]) -> list
 def provenance_problems(
     stated: Json,
     manifest: Json,
-    files: Iterable[digest.FileEntry],
-    version: str | None,
     record: Json | None = None,
 ) -> list[str]:
-    """The statement against the files, the manifest and the version it is published under.
+    """The statement about a package against its manifest.
 
     `record`: the build record, which has what the manifest does not say.
     """
+    return [
+        *_guarded("kind", lambda: _kind(manifest)),
+        *_guarded("build definition", lambda: _definition(stated, manifest)),
+        *_guarded("run details", lambda: _run(stated, record) if record is not None else ()),
+    ]
+
+
+def statement_problems(
+    stated: Json, files: Iterable[digest.FileEntry], name: Name | None
+) -> list[str]:
+    """The statement against all files, and against the name under which they were asked for."""
     entries = tuple(files)
     return [
         *_guarded("types", lambda: _types(stated)),
-        *_guarded("subject", lambda: _named(stated, entries)),
-        *_guarded("build definition", lambda: _definition(stated, manifest, version)),
-        *_guarded("run details", lambda: _run(stated, record, entries)),
+        *_guarded("subject", lambda: _subject(stated, entries)),
+        *_guarded("name", lambda: _named(stated, name)),
     ]
+
+
+def name_in(stated: Json) -> Name:
+    """The package and version that a statement is about. Raises `ValueError`."""
+    try:
+        external = stated["predicate"]["buildDefinition"]["externalParameters"]
+        return str(external["package"]), str(external["version"])
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"it names no package and version: {error!r}") from None
+
+
+def kind_in(stated: Json) -> str:
+    """What a version is, in words of the statement: `cell`, `export`, or of a record its kind."""
+    try:
+        return str(stated["predicate"]["buildDefinition"]["externalParameters"]["kind"])
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"it names no kind: {error!r}") from None
+
+
+def is_record(stated: Json) -> bool:
+    """Whether a statement is about a version without a model."""
+    try:
+        return bool(stated["predicate"]["buildDefinition"]["buildType"] == digest.RECORD_TYPE)
+    except (KeyError, TypeError):
+        return False
 
 
 def sbom_problems(document: Json, manifest: Json, files: Iterable[digest.FileEntry]) -> list[str]:
@@ -70,7 +107,7 @@ def sbom_problems(document: Json, manifest: Json, files: Iterable[digest.FileEnt
     def contents() -> list[str]:
         files_in = (one for one in document["components"] if one["type"] == "file")
         listed = {str(one["name"]): _sha256(one) for one in files_in}
-        return differences(listed, _held(files, without=digest.RUN_RECORDS))
+        return differences(listed, _contents(files))
 
     def source() -> list[str]:
         told = {
@@ -89,18 +126,6 @@ def sbom_problems(document: Json, manifest: Json, files: Iterable[digest.FileEnt
     if document.get("bomFormat") != digest.BOM_FORMAT:
         return [f"it is not a {digest.BOM_FORMAT} document"]
     return [*_guarded("components", contents), *_guarded("source", source)]
-
-
-def records_in(stated: Json) -> Mapping[str, str]:
-    """The records of the run (build record, SBOM) that a provenance names, with their SHA-256.
-
-    Empty for a document that modelmill did not write.
-    """
-    try:
-        named = _digests(stated["predicate"]["runDetails"]["byproducts"])
-    except (LookupError, TypeError):
-        return {}
-    return {name: sha256 for name, sha256 in named.items() if name in digest.RUN_RECORDS}
 
 
 def sealed(envelope: bytes) -> bytes:
@@ -127,34 +152,49 @@ def recipe_in(stated: Json) -> Json:
 
 
 def _types(stated: Json) -> Iterator[str]:
-    definition = stated["predicate"]["buildDefinition"]
+    wanted_type = digest.RECORD_TYPE if is_record(stated) else digest.BUILD_TYPE
     for name, wanted, found in (
         ("_type", digest.STATEMENT_TYPE, stated["_type"]),
         ("predicateType", digest.PREDICATE_TYPE, stated["predicateType"]),
-        ("buildType", digest.BUILD_TYPE, definition["buildType"]),
+        ("buildType", wanted_type, stated["predicate"]["buildDefinition"]["buildType"]),
     ):
         if found != wanted:
             yield f"its {name} is {found!r}, not {wanted}"
 
 
-def _named(stated: Json, files: tuple[digest.FileEntry, ...]) -> list[str]:
-    """It must name every file that was there when it was written, and nothing else."""
-    subject = _digests(stated["subject"])
-    beside = _digests(stated["predicate"]["runDetails"]["byproducts"])
-    known = [file for file in files if file.path in digest.RUN_RECORDS]
+def _subject(stated: Json, files: tuple[digest.FileEntry, ...]) -> list[str]:
+    """It must name every file but itself and its signature, and nothing else."""
+    # Statements of earlier modelmills name the records of the run apart.
+    beside = stated["predicate"]["runDetails"].get("byproducts", ())
+    subject = _digests([*stated["subject"], *beside])
     if not subject:
         return ["it has no subject"]
-    return [
-        *differences(subject, _held(files, without=digest.RUN_RECORDS)),
-        *differences(beside, _held(known, without=_AFTER_SBOM)),
-    ]
+    held = {file.path: file.sha256 for file in files if file.path not in digest.STATEMENT}
+    return differences(subject, held)
 
 
-def _definition(stated: Json, manifest: Json, version: str | None) -> Iterator[str]:
+def _named(stated: Json, name: Name | None) -> Iterator[str]:
+    about = name_in(stated)
+    if name is not None and about != name:
+        yield f"it is about {' '.join(map(shown, about))}"
+
+
+def _kind(manifest: Json) -> Iterator[str]:
+    """What is called an export was never verified: it must not be a cell by another name."""
+    kind, fields = manifest["kind"], [name for name in _OF_A_CELL if name in manifest]
+    if kind == EXPORT and (fields or manifest["stages"][-1]["stage"] != EXPORT):
+        yield "it is called an export and is none"
+    elif kind == "cell" and len(fields) < len(_OF_A_CELL):
+        yield "it is called a cell and is none"
+    elif kind not in {"cell", EXPORT}:
+        yield f"its kind is {kind!r}"
+
+
+def _definition(stated: Json, manifest: Json) -> Iterator[str]:
     definition = stated["predicate"]["buildDefinition"]
     external, internal = definition["externalParameters"], definition["internalParameters"]
     inputs = {one["name"]: one.get("digest", {}) for one in definition["resolvedDependencies"]}
-    export = manifest.get("export", {}).get("tree")
+    export, portable = (manifest.get(name, {}).get("tree") for name in ("export", "portable"))
     stages = [_stage(one) for one in internal["stages"]]
     built = [_stage(one) for one in manifest["stages"]]
     tools = {one["name"]: one["uri"] for one in definition["resolvedDependencies"] if "uri" in one}
@@ -168,17 +208,19 @@ def _definition(stated: Json, manifest: Json, version: str | None) -> Iterator[s
         "engine": (external["engine"], manifest["engine"]["name"]),
         "source": (inputs["source"]["sha256"], manifest["source"]["digest"]),
         "export": (inputs.get("export", {}).get(digest.TREE_DIGEST), export),
+        "portable package": (inputs.get("portable", {}).get(digest.TREE_DIGEST), portable),
         "stages": (stages, built),
         "model": (_like(external["model"], manifest["model"]), manifest["model"]),
         "tools": (_like(tools, used), used),
-        "version": (internal["version"], version or internal["version"]),
+        "version": (internal["version"], external["version"]),
     }
     for one in manifest.get("members", ()):
         name = one["name"]
-        source, exported = (inputs.get(f"{what} {name}", {}) for what in ("source", "export"))
         held = manifest["source"]["members"][name]["digest"]
-        pairs[f"source of {name}"] = (source.get("sha256"), held)
-        pairs[f"export of {name}"] = (exported.get(digest.TREE_DIGEST), one["export"]["tree"])
+        pairs[f"source of {name}"] = (inputs.get(f"source {name}", {}).get("sha256"), held)
+        for what in ("export", "portable"):
+            told = inputs.get(f"{what} {name}", {}).get(digest.TREE_DIGEST)
+            pairs[f"{what} of {name}"] = (told, one[what]["tree"])
     if "cell" in manifest:
         pairs["cell"] = (external["cell"], manifest["cell"])
         for name in ("policy", "target"):
@@ -195,18 +237,14 @@ def _like(told: Json, true: Json) -> Json:
     return {name: told.get(name) for name in true}
 
 
-def _run(stated: Json, record: Json | None, files: Iterable[digest.FileEntry]) -> Iterator[str]:
-    """Against the build record, if that is the one which the statement names."""
+def _run(stated: Json, record: Json) -> Iterator[str]:
+    """Against the build record."""
     predicate = stated["predicate"]
     internal, run = predicate["buildDefinition"]["internalParameters"], predicate["runDetails"]
-    held = {file.path: file.sha256 for file in files}
-    if record is None or _digests(run["byproducts"]).get(digest.BUILD_RECORD) != held.get(
-        digest.BUILD_RECORD
-    ):
-        return  # another check reports that
     began = datetime.fromisoformat(record["started"]).replace(microsecond=0)
     pairs = {
         "stamp": (internal["stamp"], record["stamp"]),
+        "version": (internal["version"], record["version"]),
         "attempt": (internal["attempt"], record["attempt"]),
         "Python": (run["builder"]["version"]["python"], record["host"]["python"]),
         "begin": (datetime.fromisoformat(run["metadata"]["startedOn"]), began),
@@ -237,5 +275,6 @@ def _sha256(component: Json) -> str:
     return hashes["SHA-256"]
 
 
-def _held(files: Iterable[digest.FileEntry], *, without: frozenset[str]) -> dict[str, str]:
-    return {file.path: file.sha256 for file in files if file.path not in without}
+def _contents(files: Iterable[digest.FileEntry]) -> dict[str, str]:
+    """The files that the tree digest covers."""
+    return {file.path: file.sha256 for file in files if not digest.is_run_record(file.path)}

@@ -88,10 +88,10 @@ def differences(told: Mapping[str, str], held: Mapping[str, str]) -> list[str]:
         "is present but not listed": held.keys() - told.keys(),
         "does not match its listed digest": changed,
     }
-    return [f"{_shown(path)} {what}" for what, paths in faults.items() for path in sorted(paths)]
+    return [f"{shown(path)} {what}" for what, paths in faults.items() for path in sorted(paths)]
 
 
-def _shown(name: str) -> str:
+def shown(name: str) -> str:
     """A name as one line: it may hold control sequences for a terminal."""
     text = name if name.isprintable() else ascii(name)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."

@@ -22,6 +22,7 @@ from feed.interface import Feed
 from feed.reader import occupied, pull, staging
 from feed.rules import path_problem
 from feed.selection import check_tree, resolve_index, select
+from feed.verdict import CheckSignature
 from machine.files import long_path
 from matrix.cellid import parse
 from matrix.digest import MANIFEST
@@ -56,22 +57,24 @@ def pull_ort_package(
     *,
     targets: Sequence[str] = ("*",),
     models: Sequence[str] = ("*",),
+    signature: CheckSignature | None = None,
 ) -> OrtPackage:
     """Pull the matching cells of one model into a new folder. Raises if any is not there."""
     dest = long_path(dest)
     with local_errors(dest):
         if occupied(dest):
             raise UsageError(f"{dest} is not empty", hint="give a new folder")
-    found = resolve_index(feed, index_package, stamp)
+    found = resolve_index(feed, index_package, stamp, signature=signature)
     cells = _of_one_model(select(found.index, targets=targets, models=models), stamp)
     size = 0
     components: dict[str, dict[str, Json]] = {}
     with staging(dest) as stage:
         for cell in cells:
             check_tree(feed, cell)
-            pulled = pull(feed, cell.package, cell.version, stage / _name(cell))
+            folder = stage / _name(cell)
+            pulled = pull(feed, cell.package, cell.version, folder, signature=signature)
             size += sum(file.size for file in pulled.files)
-            for component, variant in _variants(stage / _name(cell), cell):
+            for component, variant in _variants(folder, cell):
                 components.setdefault(component, {})[_name(cell)] = variant
         model = f"{cells[0].model}:{cells[0].task}".removesuffix(":")
         manifest = {

@@ -1,31 +1,38 @@
 """Pull: download a version into a local folder, complete and checked, or not at all.
 
 Files go to a new folder beside the destination. Only when every one of them agrees with the
-feed's list and with the package's own manifest does that folder get the destination's name.
+feed's list and with what the package states of itself (`feed.verdict`) does that folder get the
+destination's name. With a key, the statement must be there and signed.
 """
 
 from __future__ import annotations
 
-import os
-import stat
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from feed.attestation import manifest_problems, parse, records_in
+from feed.attestation import manifest_problems, parse
 from feed.checked import hash_file, refuse_unsafe
 from feed.errors import PULL_AGAIN, Corrupt, NotFound, UnsafePath, local_errors
 from feed.interface import Feed, Progress
 from feed.rules import matching
-from machine.files import files_below, long_path
+from feed.verdict import CheckSignature, Verdict, judge
+from machine.files import files_below, is_link, long_path
 from machine.scratch import claimed_folder
-from matrix.digest import MANIFEST, PROVENANCE, FileEntry, tree_digest
+from matrix.digest import (
+    BUILD_RECORD,
+    MANIFEST,
+    PROVENANCE,
+    SBOM,
+    SIGNATURE,
+    FileEntry,
+    tree_digest,
+)
 from matrix.errors import UsageError
 
-_LISTS = frozenset({MANIFEST, PROVENANCE})
-"""The files that say what a package holds: every pull reads them."""
+_READ = frozenset({MANIFEST, BUILD_RECORD, SBOM, PROVENANCE, SIGNATURE})
+"""The files that say what a package is: every pull reads them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +46,11 @@ class Pulled:
     tree: str
     """Of the whole version, also where only some files were asked for."""
     unchanged: bool
-    """The destination held exactly this already; nothing was transferred."""
+    """The destination held exactly this already; nothing of it was transferred."""
+    kind: str = ""
+    """What the version states to be (a cell, an export, an index); empty: it states nothing."""
+    signed: bool = False
+    """Whether that is signed with the key that was given."""
 
 
 def pull(
@@ -52,15 +63,17 @@ def pull(
     progress: Progress | None = None,
     force: bool = False,
     room: Callable[[int], object] = lambda _size: None,
+    signature: CheckSignature | None = None,
 ) -> Pulled:
-    """Download what matches `patterns` into `dest`.
+    """Download what matches `patterns` into `dest`, after a look at all of the version.
 
     A folder with other content is refused. With `force` files of the package replace those of
     the same name there, each at once and whole; other files stay. `room` is called with the number
-    of bytes before they are transferred, and may raise to prevent it.
+    of bytes before they are transferred, and may raise to prevent it. `signature` checks the
+    statement; without it, what states nothing of itself is taken as it is.
     """
     dest = long_path(dest)
-    listed, tree = _listed(feed, package, version)
+    listed, tree = listed_files(feed, package, version)
     chosen = matching(listed, patterns)
     if not chosen:
         raise NotFound(f"no file of {package} {version} matches {' '.join(patterns)}")
@@ -72,22 +85,29 @@ def pull(
             f"{dest} is not empty and holds other content than {package} {version}",
             hint="give another folder, or --force to replace files of the same name",
         )
+    read = {entry for entry in listed if entry.path in _READ}
+    if unchanged and read <= set(chosen):
+        verdict = _checked(dest, package, version, listed, signature)
+        return Pulled(package, version, dest, chosen, tree, unchanged, *_stated(verdict))
     if not unchanged:
         room(sum(entry.size for entry in chosen))
-        paths = {*_LISTS, *(entry.path for entry in chosen)}
-        wanted = [entry for entry in listed if entry.path in paths]
-        names = [_literal(entry.path) for entry in wanted] if len(wanted) < len(listed) else ["*"]
-        with staging(dest) as stage:
+    wanted = [one for one in listed if one in read or (one in chosen and not unchanged)]
+    names = [_literal(entry.path) for entry in wanted] if len(wanted) < len(listed) else ["*"]
+    with staging(dest) as stage:
+        if wanted:
             feed.fetch(package, version, stage, names, progress=progress)
-            with local_errors(dest):
-                _check(stage, f"{package} {version}", listed, wanted)
+        with local_errors(dest):
+            _check_came(stage, f"{package} {version}", wanted)
+            verdict = _checked(stage, package, version, listed, signature)
+            if not unchanged:
                 for extra in set(wanted) - set(chosen):
                     (stage / extra.path).unlink()
                 _move(stage, dest, chosen)
-    return Pulled(package, version, dest, chosen, tree, unchanged)
+    return Pulled(package, version, dest, chosen, tree, unchanged, *_stated(verdict))
 
 
-def _listed(feed: Feed, package: str, version: str) -> tuple[tuple[FileEntry, ...], str]:
+def listed_files(feed: Feed, package: str, version: str) -> tuple[tuple[FileEntry, ...], str]:
+    """The files of a live version with their tree digest, which must be that of its description."""
     published = feed.find(package, version)
     if published is None or published.deleted:
         fate = "was deleted from" if published else "is not in"
@@ -134,42 +154,50 @@ def _literal(path: str) -> str:
     return path.replace("[", "[[]")
 
 
-def _check(
-    stage: Path, title: str, listed: Sequence[FileEntry], wanted: Sequence[FileEntry]
-) -> None:
-    """Check that the files are those that the feed and the package list.
-
-    The feed has checked the digest of every byte on the way (`Feed.fetch`).
-    """
+def _check_came(stage: Path, title: str, wanted: Sequence[FileEntry]) -> None:
+    """The feed has checked the digest of every byte on the way (`Feed.fetch`)."""
     files = files_below(stage)
     came = {path.relative_to(stage).as_posix(): path.lstat().st_size for path in files}
     if came != {entry.path: entry.size for entry in wanted}:
         raise Corrupt(f"{title}: the downloaded files are not those that the feed lists")
-    if PROVENANCE in came:
-        _check_records((stage / PROVENANCE).read_bytes(), title, listed)
-    if MANIFEST in came:
-        try:
-            manifest = parse((stage / MANIFEST).read_bytes())
-        except ValueError as error:
-            raise Corrupt(f"{title}: its {MANIFEST} cannot be read: {error}") from error
-        if "files" in manifest and (problems := manifest_problems(manifest, listed)):
-            raise Corrupt(
-                f"{title}: its {MANIFEST} lists other files than the feed: {'; '.join(problems)}"
-            )
 
 
-def _check_records(data: bytes, title: str, listed: Sequence[FileEntry]) -> None:
-    """Check the records of the run: only the provenance names them, not the tree digest."""
+def _checked(
+    folder: Path,
+    package: str,
+    version: str,
+    listed: Sequence[FileEntry],
+    signature: CheckSignature | None,
+) -> Verdict | None:
+    """The verdict about a version by its records in a folder; raises unless all is right. None:
+    it states nothing of itself, and no key demands that."""
+    title, held = f"{package} {version}", {entry.path for entry in listed}
+    if signature is None and PROVENANCE not in held:
+        if MANIFEST in held:
+            _check_manifest((folder / MANIFEST).read_bytes(), title, listed)
+        return None
+    verdict = judge(title, folder, listed, name=(package, version), signature=signature)
+    if not verdict.ok:
+        more = len(verdict.problems) - 1
+        text = verdict.problems[0] + (f"; and {more} more" if more else "")
+        hint = f"see: modelmill feed verify {title}" if more else PULL_AGAIN
+        raise Corrupt(f"{title} is refused: {text}", hint=hint)
+    return verdict
+
+
+def _stated(verdict: Verdict | None) -> tuple[str, bool]:
+    return (verdict.kind, verdict.signed) if verdict else ("", False)
+
+
+def _check_manifest(data: bytes, title: str, listed: Sequence[FileEntry]) -> None:
     try:
-        named = records_in(parse(data))
+        manifest = parse(data)
     except ValueError as error:
-        raise Corrupt(f"{title}: its {PROVENANCE} cannot be read: {error}") from error
-    held = {entry.path: entry.sha256 for entry in listed}
-    for path, sha256 in named.items():
-        if path not in held:
-            raise Corrupt(f"{title}: {path} is missing from the feed", hint=PULL_AGAIN)
-        if held[path] != sha256:
-            raise Corrupt(f"{title}: {path} is not the one that was built", hint=PULL_AGAIN)
+        raise Corrupt(f"{title}: its {MANIFEST} cannot be read: {error}") from error
+    if "files" in manifest and (problems := manifest_problems(manifest, listed)):
+        raise Corrupt(
+            f"{title}: its {MANIFEST} lists other files than the feed: {'; '.join(problems)}"
+        )
 
 
 def _move(stage: Path, dest: Path, chosen: Sequence[FileEntry]) -> None:
@@ -187,20 +215,7 @@ def _adopt(stage: Path, dest: Path, path: PurePosixPath) -> None:
     folder = dest
     for part in path.parts[:-1]:
         folder /= part
-        if _is_link(folder):
+        if is_link(folder):
             raise UnsafePath(f"{folder} is a link: {path} would leave {dest}")
         folder.mkdir(exist_ok=True)
     (stage / path).replace(folder / path.name)
-
-
-def _is_link(path: Path) -> bool:
-    try:
-        found = os.lstat(path)
-    except FileNotFoundError:
-        return False
-    if sys.platform == "win32":
-        return found.st_reparse_tag in {
-            stat.IO_REPARSE_TAG_SYMLINK,
-            stat.IO_REPARSE_TAG_MOUNT_POINT,
-        }
-    return stat.S_ISLNK(found.st_mode)

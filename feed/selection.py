@@ -8,10 +8,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from feed.checked import shown
 from feed.errors import Corrupt, FeedError, NotFound, UnsafePath
 from feed.index import INDEX_FILE, IndexCell, SweepIndex
 from feed.interface import Feed, Published
 from feed.reader import Pulled, pull
+from feed.verdict import CheckSignature
 from matrix.cellid import parse
 from matrix.errors import NothingSelected, UsageError
 from matrix.globs import matches
@@ -43,7 +45,9 @@ def index_revisions(feed: Feed, package: str, stamp: str) -> dict[int, Published
     return found
 
 
-def resolve_index(feed: Feed, index_package: str, stamp: str) -> FoundIndex:
+def resolve_index(
+    feed: Feed, index_package: str, stamp: str, *, signature: CheckSignature | None = None
+) -> FoundIndex:
     """The newest index of a stamp."""
     revisions = index_revisions(feed, index_package, stamp)
     live = [revision for revision, published in revisions.items() if not published.deleted]
@@ -53,11 +57,17 @@ def resolve_index(feed: Feed, index_package: str, stamp: str) -> FoundIndex:
             hint=f"see: modelmill feed ls {index_package}",
         )
     published = revisions[max(live)]
+    title = f"{index_package} {published.version}"
     with tempfile.TemporaryDirectory(prefix="modelmill-index-") as folder:
         dest = Path(folder) / "index"
-        pull(feed, index_package, published.version, dest, (INDEX_FILE,))
+        version = published.version
+        pulled = pull(feed, index_package, version, dest, (INDEX_FILE,), signature=signature)
+        if pulled.kind not in {INDEX, ""}:
+            raise Corrupt(f"{title} is not an index: it states to be a {pulled.kind}")
         data = (dest / INDEX_FILE).read_bytes()
-    index = SweepIndex.from_json(data, f"{index_package} {published.version} {INDEX_FILE}")
+    index = SweepIndex.from_json(data, f"{title} {INDEX_FILE}")
+    if slug(index.stamp) != slug(stamp):
+        raise Corrupt(f"{title} is the index of another stamp: {shown(index.stamp)}")
     return FoundIndex(published, index)
 
 
@@ -130,6 +140,7 @@ def pull_selection(
     profile: Profile | None = None,
     patterns: Sequence[str] = ("*",),
     force: bool = False,
+    signature: CheckSignature | None = None,
 ) -> list[tuple[IndexCell, Pulled | FeedError]]:
     """Pull every matching cell of a stamp to `dest/<package>/<target>`, or say why it is not there.
 
@@ -137,7 +148,7 @@ def pull_selection(
     A version that is deleted or damaged costs no other cell. Running it again transfers only
     what is missing: a folder that is complete is left alone.
     """
-    found = resolve_index(feed, index_package, stamp)
+    found = resolve_index(feed, index_package, stamp, signature=signature)
     cells = select(found.index, targets=targets, models=models, within=profile is not None)
     choices = best_for(profile, cells) if profile else [[cell] for cell in cells]
     if not choices:
@@ -152,7 +163,15 @@ def pull_selection(
     def fetch(cell: IndexCell) -> Pulled:
         check_tree(feed, cell)
         folder = dest / folders[cell.id]
-        return pull(feed, cell.package, cell.version, folder, patterns, force=force)
+        return pull(
+            feed,
+            cell.package,
+            cell.version,
+            folder,
+            patterns,
+            force=force,
+            signature=signature,
+        )
 
     return [_first(choice, fetch) for choice in choices]
 

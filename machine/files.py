@@ -80,8 +80,23 @@ def long_path(path: Path) -> Path:
 def files_below(folder: Path) -> Iterator[Path]:
     """Every file below a folder in a fixed order; a link is one, and is not followed."""
     for path in sorted(folder.rglob("*")):
-        if path.is_symlink() or not path.is_dir():
+        if is_link(path) or not path.is_dir():
             yield path
+
+
+_SURROGATE = 0x20000000
+"""The bit of Windows' reparse tags that stand for another place: symbolic links, junctions."""
+
+
+def is_link(path: Path) -> bool:
+    """Whether a name stands for another place, on any system; False for what is not there."""
+    try:
+        found = os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    if sys.platform == "win32":
+        return bool(found.st_reparse_tag & _SURROGATE)
+    return stat.S_ISLNK(found.st_mode)
 
 
 ErrorInfo = tuple[type[BaseException], BaseException, TracebackType]

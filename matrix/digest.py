@@ -28,6 +28,8 @@ SIGNATURE = "provenance.intoto.jsonl"
 RUN_RECORDS = frozenset({BUILD_RECORD, SBOM, PROVENANCE, SIGNATURE})
 """The files of a package that may differ from run to run: they record how, where and when its
 content was made, so the tree digest leaves them out. Older packages lack some of them."""
+STATEMENT = frozenset({PROVENANCE, SIGNATURE})
+"""The only files that the statement about a package does not name: itself and its signature."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -49,7 +51,12 @@ class LocalFile:
 
 def tree_digest(files: Iterable[FileEntry]) -> str:
     """The identity of a package's content: the same whenever and wherever it was built."""
-    return files_digest(file for file in files if file.path not in RUN_RECORDS)
+    return files_digest(file for file in files if not is_run_record(file.path))
+
+
+def is_run_record(path: str) -> bool:
+    """Whether a file of a package may differ from run to run."""
+    return path in RUN_RECORDS
 
 
 def files_digest(files: Iterable[FileEntry]) -> str:
@@ -75,11 +82,19 @@ PAYLOAD_TYPE = "application/vnd.in-toto+json"
 BUILD_TYPE = "urn:modelmill:package:v1"
 """How a package follows from `externalParameters`: the stages of its manifest, in their order."""
 
+RECORD_TYPE = "urn:modelmill:record:v1"
+"""Of versions without a model: the index of a sweep, a trace, a champion."""
+
 TREE_DIGEST = "modelmillTree"
 """The name of tree digests in a digest set; a tree digest covers a list of files, not one file."""
 
 BOM_FORMAT = "CycloneDX"
 BOM_VERSION = "1.6"
+
+
+def package_uri(package: str, version: str) -> str:
+    """A version in a feed as a package URL."""
+    return f"pkg:generic/{quote(package, safe='')}@{quote(version, safe='')}"
 
 
 def tool_uri(name: str, version: str) -> str:

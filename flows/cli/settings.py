@@ -134,6 +134,11 @@ class Settings:
         (), "words that this machine offers in addition to those detected", "WORD"
     )
     sign_key: str | None = setting(None, "sign provenance with this private key (PEM)", "FILE")
+    key: str | None = setting(
+        None,
+        "take only packages that are signed with the private half of this public key (PEM)",
+        "FILE",
+    )
     builder_id: str | None = setting(
         None, "URI of the builder in the provenance; default: this host", "URI"
     )

@@ -21,6 +21,7 @@ from feed.selection import resolve_index
 from flows.cli.activity import waiting_for
 from flows.cli.settings import Settings
 from flows.packages.published import Original, published_original
+from flows.packages.signing import signature_check
 from flows.sweep.recorded import PlannedCells, remember
 from flows.sweep.run import Run
 from flows.sweep.workspace import Workspace, find_sweep
@@ -61,7 +62,9 @@ class Wanted:
         settings = known_settings(self.settings, slug(stamp))
         targets = {one.target for one in self.profiles}
         asked = [str(replace(parse(cell), profile=None)) for cell in self.asked]
-        index = resolve_index(feed, index_name(settings.package, stamp)[0], stamp).index
+        signature = signature_check(settings, signs=True)
+        package = index_name(settings.package, stamp)[0]
+        index = resolve_index(feed, package, stamp, signature=signature).index
         found = [
             one
             for one in index.cells
@@ -118,12 +121,13 @@ def plans_of(
 ) -> list[Plan]:
     """What is to be made of these versions: a plan for the batch of that stamp or, without one, for
     each batch that made any of them."""
-    found = []
+    found, signature = [], signature_check(wanted.settings, signs=True)
     with tempfile.TemporaryDirectory(prefix="modelmill-compile-") as folder:
         for number, one in enumerate(versions):
             waiting_for(f"reading {one.package} {one.version}")
             dest = Path(folder, str(number))
-            found.append((published_original(feed, one.package, one.version, dest), one.package))
+            original = published_original(feed, one.package, one.version, dest, signature)
+            found.append((original, one.package))
     plans = _plans(wanted, found, stamp)
     if problems := [one for plan in plans for one in name_problems(plan, feed.limits)]:
         raise PlanError(problems)
@@ -135,7 +139,7 @@ def folder_plan(folder: Path, wanted: Wanted) -> Plan:
     from feed.verify import verify_folder
 
     waiting_for(f"checking {folder}")
-    verdict = verify_folder(folder)
+    verdict = verify_folder(folder, signature=signature_check(wanted.settings, signs=True))
     if not verdict.ok:
         raise Corrupt(f"{folder}: {verdict.problems[0]}", hint="pull it again")
     original = Original.read(str(folder), folder, verdict.tree)
@@ -171,7 +175,8 @@ def _refuse_other_options(feed: Feed, plan: Plan) -> None:
         if there is None or there.deleted:
             continue
         with tempfile.TemporaryDirectory(prefix="modelmill-compile-") as folder:
-            found = published_original(feed, cell.package, cell.version, Path(folder, "it"))
+            dest = Path(folder, "it")
+            found = published_original(feed, cell.package, cell.version, dest, None)
         if found.manifest.get("profile") != json.loads(json.dumps(to_json(cell.profile))):
             made = f"{cell.package} {cell.version} was compiled with other options for"
             text = f"{made} {cell.column.partition('+')[2]}, and a version never changes"

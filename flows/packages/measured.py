@@ -11,7 +11,9 @@ from typing import Any
 
 from feed.reader import pull
 from flows.cli.settings import Settings
+from flows.packages.published import check_folder
 from flows.packages.reverify import building_cell, subject_of
+from flows.packages.signing import signature_check
 from flows.slot.cell_work import kept_bytes
 from flows.sweep.engines import runtimes_of
 from flows.sweep.workspace import Workspace
@@ -80,8 +82,12 @@ class Finder:
     def _one(self, word: str, choice: Choice) -> Subject:
         path = self.settings.cwd / word
         if path.is_dir():
+            check_folder(self.settings, path)
             return self._package(subject_of(self.settings, self.store, path, None), choice, word)
         if path.is_file():
+            if self.settings.origin("key").startswith("flag"):
+                text = f"{word} is a file: only packages are signed"
+                raise UsageError(text, hint="give the package, or leave out --key")
             return self._file(path, word, choice)
         if "@" in word:
             opened = building_cell(self.settings, word, choice.batch)
@@ -92,7 +98,8 @@ class Finder:
         """A version of the feed."""
         folder = self._folder("pulled") / "package"
         feed = Workspace(self.settings).open_feed()
-        pull(feed, package, version, folder, room=self._reserve)
+        check = signature_check(self.settings)
+        pull(feed, package, version, folder, room=self._reserve, signature=check)
         found = subject_of(self.settings, self.store, folder, None)
         name = f"{package} {version}"
         return self._package(found, choice, name, package=package, version=version)

@@ -1,4 +1,5 @@
-"""Promotion into a view, which demands a level of verification from each version.
+"""Promotion into a view: the bytes are read and checked, and a view may demand a level of
+verification from each version.
 
 With a file of champions, a version enters only if it is built as its champion says. The evidence
 goes along as a record beside the package: the champion with its numbers and, where the state has
@@ -14,18 +15,21 @@ from typing import Any
 
 from feed.attestation import parse
 from feed.errors import NotFound, Rejected
-from feed.index import INDEX_FILE
 from feed.interface import Feed, Published
+from feed.verdict import Verdict
+from feed.verify import verify_published
 from flows.cli.settings import Settings
 from flows.observe.masking import masked_json
 from flows.packages.reverify import evidence_file
 from flows.packages.run_records import json_bytes, publish_record
+from flows.packages.signing import signature_check
 from flows.sweep.workspace import Workspace
 from matrix.champions import Champion, champion_for, read_champions, unlike
 from matrix.codec import to_json
 from matrix.digest import BUILD_RECORD, MANIFEST
 from matrix.errors import UsageError
 from matrix.model import EXPORT
+from matrix.naming import INDEX
 from workers.verify.ladder.levels import Demand
 
 Json = Mapping[str, Any]
@@ -56,20 +60,22 @@ def promote(
     name = feed.view(view)
     _check_demands(settings, feed, name)
     demand, title = demand_of(settings, name), f"{package} {version}"
-    if demand is not None or champions is not None:
-        with tempfile.TemporaryDirectory() as folder:
-            feed.fetch(package, version, Path(folder), (MANIFEST, BUILD_RECORD, INDEX_FILE))
-            files = (Path(folder, file) for file in (MANIFEST, BUILD_RECORD, INDEX_FILE))
-            manifest, record, index = map(_json, files)
+    work = Workspace(settings).large_temp
+    with tempfile.TemporaryDirectory(prefix="modelmill-promote-", dir=work) as folder:
+        dest, check = Path(folder, "package"), signature_check(settings)
+        verdict = verify_published(feed, package, version, dest, signature=check)
+        if not verdict.ok:
+            text = f"{title} cannot enter {name}: {verdict.problems[0]}"
+            raise Rejected(text, hint=f"see: modelmill feed verify {title}")
         # Exports and indexes are not verified themselves, belong to no champion and may enter.
         # Whatever is neither these nor a cell was never verified.
-        if manifest.get("kind") != EXPORT and (manifest or not index):
-            subject = feed.find(package, version)
+        if verdict.kind not in {EXPORT, INDEX}:
+            manifest, record = _json(dest / MANIFEST), _json(dest / BUILD_RECORD)
             if demand is not None:
-                _check(settings, demand, record, subject, title, name)
+                _check(settings, demand, record, verdict, name)
             if champions is not None:
                 champion = _check_champion(settings, champions, manifest, title)
-                if subject is not None:
+                if subject := feed.find(package, version):
                     _publish_proof(settings, feed, subject, champion)
     feed.promote(package, version, name)
     return name
@@ -91,19 +97,11 @@ def _check_demands(settings: Settings, feed: Feed, view: str) -> None:
             raise UsageError(f"demand {text}: {error.message}", hint=error.hint) from error
 
 
-def _check(
-    settings: Settings,
-    demand: Demand,
-    record: Json,
-    subject: Published | None,
-    title: str,
-    view: str,
-) -> None:
+def _check(settings: Settings, demand: Demand, record: Json, found: Verdict, view: str) -> None:
     """Raise `Rejected` with the reason unless a build record, or later evidence, is enough."""
-    lacks = demand.lacks(record)
-    if lacks and subject is not None and subject.tree:
-        later = _json(evidence_file(settings, subject.tree))
-        lacks = demand.lacks(later) if later else lacks
+    lacks, title = demand.lacks(record), found.title
+    if lacks and (later := _json(evidence_file(settings, found.tree))):
+        lacks = demand.lacks(later)
     if lacks:
         asked = demand.level + (" on the target's own provider" if demand.own else "")
         verify = f"on a machine that can: modelmill verify {title}"

@@ -1,9 +1,13 @@
-"""Reading published packages: what one says about itself, and what compiled cells are made from."""
+"""Reading published packages: what one says about itself, and what compiled cells are made from.
+
+Whatever is read here was checked as a whole (`feed.verdict`): its bytes, its name, its signature if
+a key is set.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +16,10 @@ from feed.attestation import parse, recipe_in
 from feed.errors import Corrupt, FeedError, NotFound, Outage, Unauthorized, Unavailable
 from feed.interface import Feed
 from feed.reader import pull
+from feed.verdict import CheckSignature
+from feed.verify import verify_folder
 from flows.cli.settings import Settings
+from flows.packages.signing import signature_check
 from flows.sweep.workspace import Workspace
 from matrix.digest import MANIFEST, PROVENANCE
 from matrix.errors import UsageError
@@ -34,27 +41,48 @@ class Original:
     stamp: str
     """Of the sweep that made it."""
     tree: str
+    signed: bool = False
+    """Whether the statement with the recipe is signed with the key that was given."""
 
     @classmethod
-    def read(cls, title: str, folder: Path, tree: str) -> Original:
+    def read(cls, title: str, folder: Path, tree: str, *, signed: bool = False) -> Original:
         """From the manifest and the provenance in a folder."""
         try:
             manifest = parse((folder / MANIFEST).read_bytes())
             stated = parse((folder / PROVENANCE).read_bytes())
             made = stated["predicate"]["buildDefinition"]["internalParameters"]
-            return cls(title, manifest, recipe_in(stated), str(made["stamp"]), tree)
+            return cls(title, manifest, recipe_in(stated), str(made["stamp"]), tree, signed)
         except (OSError, LookupError, TypeError, ValueError) as error:
             raise Corrupt(f"{title}: {error}") from error
 
 
-def published_original(feed: Feed, package: str, version: str, folder: Path) -> Original:
-    """From the feed, with a folder to work in."""
-    pulled = pull(feed, package, version, folder, (MANIFEST, PROVENANCE))
+def published_original(
+    feed: Feed,
+    package: str,
+    version: str,
+    folder: Path,
+    signature: CheckSignature | None,
+    files: Sequence[str] = (MANIFEST, PROVENANCE),
+) -> Original:
+    """From the feed, with a folder to work in. `files`: what else of it is read."""
+    pulled = pull(feed, package, version, folder, files, signature=signature)
     if not (folder / PROVENANCE).is_file():
         text = f"{package} {version} has no {PROVENANCE}: nothing states how it was made"
         hint = "only packages with provenance can be built again or compiled"
         raise NotFound(text, hint=hint)
-    return Original.read(f"{package} {version}", folder, pulled.tree)
+    return Original.read(f"{package} {version}", folder, pulled.tree, signed=pulled.signed)
+
+
+def check_folder(settings: Settings, folder: Path) -> None:
+    """Refuse a package folder that is not what it states to be; without a key, only where it
+    states anything."""
+    signature = signature_check(settings)
+    if signature is None and not (folder / PROVENANCE).is_file():
+        return
+    verdict = verify_folder(folder, signature=signature)
+    if not verdict.ok:
+        hint = f"see: modelmill feed verify --folder {folder}"
+        raise UsageError(f"{folder} is refused: {verdict.problems[0]}", hint=hint)
 
 
 def published_export(feed: Feed, package: str, manifest: Json, dest: Path) -> Path | None:
@@ -74,7 +102,8 @@ def fetch_portable(settings: Settings, cell: Cell, folder: Path) -> None:
         raise AssertionError("only what is compiled from a package is fetched")
     try:
         feed = Workspace(settings).open_feed()
-        pull(feed, cell.package, cell.origin.version, folder / PACKAGE)
+        signature = signature_check(settings, signs=True)
+        pull(feed, cell.package, cell.origin.version, folder / PACKAGE, signature=signature)
         manifest = json.loads((folder / PACKAGE / MANIFEST).read_bytes())
         published_export(feed, cell.package, manifest, folder / EXPORT)
     except FeedError as error:

@@ -1,6 +1,7 @@
 """Building a published package again from its own provenance, and comparing the bytes.
 
-It does not use this machine's store: every stage runs, in temporary folders.
+The published bytes are read and checked first, all of them. It does not use this machine's store:
+every stage runs, in temporary folders.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from feed.interface import Feed
 from flows.cli.activity import waiting_for
 from flows.cli.settings import Settings
 from flows.packages.published import Original, published_original
+from flows.packages.signing import signature_check
 from flows.sweep.local import open_builder
 from flows.sweep.workspace import Workspace
 from matrix.digest import PROVENANCE
@@ -39,6 +41,9 @@ class Rebuilt:
     rebuilt: str
     differences: tuple[str, ...]
     seconds: float
+    signed: bool = False
+    """Whether source, commit and recipe come from a provenance that is signed with the given key;
+    else they are what the package says."""
 
     @property
     def same(self) -> bool:
@@ -58,11 +63,13 @@ def rebuild(
     with tempfile.TemporaryDirectory(prefix="rebuild-", dir=work.home) as folder:
         root = Path(folder)
         waiting_for(f"fetching {package} {version}")
-        original = published_original(feed, package, version, root / "published")
+        signature, dest = signature_check(settings), root / "published"
+        original = published_original(feed, package, version, dest, signature, ("*",))
         made = _build(_cell(original, settings, given), original, settings, root)
         differences = diff_keys(_comparable(original.manifest), _comparable(made.manifest))
         trees, seconds = (original.tree, made.tree), round(made.seconds, 3)
-        return Rebuilt(package, version, *trees, tuple(differences), seconds)
+        signed = original.signed
+        return Rebuilt(package, version, *trees, tuple(differences), seconds, signed)
 
 
 def _cell(original: Original, settings: Settings, given: Mapping[str, Path | None]) -> Cell:

@@ -12,8 +12,9 @@ from feed.attestation import parse
 from feed.reader import pull
 from flows.cli.activity import waiting_for
 from flows.cli.settings import Settings
-from flows.packages.published import published_export
+from flows.packages.published import check_folder, published_export
 from flows.packages.run_records import json_bytes
+from flows.packages.signing import signature_check
 from flows.sweep.local import open_builder
 from flows.sweep.planning import planned_cell
 from flows.sweep.workspace import Workspace
@@ -49,8 +50,10 @@ def opened_package(
     with closing(Store(work.store)) as store, store.scratch.borrow("pulled") as pulled:
         if version:
             folder, feed = pulled / "package", work.open_feed()
-            pull(feed, what, version, folder)
+            pull(feed, what, version, folder, signature=signature_check(settings))
             export = published_export(feed, what, _json(folder / MANIFEST), pulled / EXPORT)
+        else:
+            check_folder(settings, folder)
         yield settings, subject_of(settings, store, folder, export)
 
 

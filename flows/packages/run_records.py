@@ -2,23 +2,29 @@
 
 A record is a version of its own that names the package by digest; the package itself never
 changes. Records of a kind are in one package, which the template gives for the name of the kind in
-the plural (`traces`, `champions`); the same record is published once.
+the plural (`traces`, `champions`); the same record is published once. Like a package it says in a
+statement what it is, and the statement is signed if a key is set.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import platform
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from feed.interface import Feed, LocalFile, Published
 from feed.publisher import Publisher
 from flows.cli.settings import Settings
-from matrix.digest import FileEntry, tree_digest
+from flows.packages.signing import signer_of
+from matrix.digest import PROVENANCE, SIGNATURE, FileEntry, tree_digest
 from matrix.naming import render
+from workers.attest.provenance import record_statement
+from workers.engine import version
 
 RECORD = "record.json"
 SCHEMA = 1
@@ -40,18 +46,15 @@ def publish_record(
 
     `about`: what `record.json` says beside the subject; `mark`: for the description.
     """
-    told = {
-        "schema": SCHEMA,
-        "kind": kind,
-        "of": {"package": subject.package, "version": subject.version, "tree": subject.tree},
-        **about,
-    }
+    of = {"package": subject.package, "version": subject.version, "tree": subject.tree}
+    told = {"schema": SCHEMA, "kind": kind, "of": of, **about}
     contents = {**files, RECORD: json_bytes(told)}
     named = render(settings.package, f"{kind}s", "")
     with tempfile.TemporaryDirectory(prefix=f"modelmill-{kind}-") as folder:
-        local = [_written(Path(folder, name), data) for name, data in contents.items()]
+        local = write_files(Path(folder), contents)
         tree = tree_digest(file.entry for file in local)
         own = f"0.0.0-{kind}-{(subject.tree or '')[:_SHOWN]}-{tree[:_SHOWN]}"
+        local += statement_files(settings, kind, named, own, local, Path(folder), [of])
         Publisher(feed, tries=settings.tries).publish(
             named,
             own,
@@ -68,6 +71,41 @@ def json_bytes(value: object) -> bytes:
     return (json.dumps(value, indent=1, sort_keys=True) + "\n").encode()
 
 
-def _written(path: Path, data: bytes) -> LocalFile:
-    path.write_bytes(data)
-    return LocalFile(FileEntry(path.name, len(data), hashlib.sha256(data).hexdigest()), path)
+def statement_files(
+    settings: Settings,
+    kind: str,
+    package: str,
+    own: str,
+    files: Iterable[LocalFile],
+    folder: Path,
+    of: Iterable[Mapping[str, Any]] = (),
+) -> list[LocalFile]:
+    """The statement about a version without a model, written into a folder, and its signature.
+
+    `own`: the version; `of`: the packages that it is about.
+    """
+    stated = record_statement(
+        kind,
+        package,
+        own,
+        [file.entry for file in files],
+        of=of,
+        builder=settings.builder_id or "",
+        host=platform.node(),
+        modelmill=version("modelmill"),
+        finished=datetime.now(UTC),
+    )
+    contents, sign = {PROVENANCE: json_bytes(stated)}, signer_of(settings)
+    if sign is not None:
+        contents[SIGNATURE] = sign(contents[PROVENANCE])
+    return write_files(folder, contents)
+
+
+def write_files(folder: Path, contents: Mapping[str, bytes]) -> list[LocalFile]:
+    """Files of a version that is to be published."""
+    written = []
+    for name, data in contents.items():
+        (folder / name).write_bytes(data)
+        entry = FileEntry(name, len(data), hashlib.sha256(data).hexdigest())
+        written.append(LocalFile(entry, folder / name))
+    return written

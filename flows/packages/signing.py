@@ -2,28 +2,36 @@
 
 in-toto and TUF use the same library. It needs no network and no service, and takes the keys that
 OpenSSL makes (Ed25519, ECDSA, RSA in PEM). The extra `modelmill[sign]` installs it.
+
+RSA signs with PKCS #1 v1.5, which is what cosign, OpenSSL and key services verify; the library's
+own choice, PSS, is verified too.
 """
 
 from __future__ import annotations
 
 import json
 import os
+from base64 import b64decode
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from feed.verdict import CheckSignature
 from flows.cli.settings import Settings
 from machine.user_errors import user_errors
 from matrix.digest import PAYLOAD_TYPE
 from matrix.errors import Exit, MillError, UsageError
 
 if TYPE_CHECKING:
-    from securesystemslib.signer._key import Key
+    from securesystemslib.signer._key import SSlibKey
 
 UNLOCK = "MODELMILL_SIGN_PASSWORD"
 """The variable with the passphrase of an encrypted key. It is never a flag and never recorded, and
 its name keeps it from the processes that build."""
 
+_RSA = ("rsa-pkcs1v15-sha256", "rsassa-pss-sha256")
+"""How RSA signs, and how else it may have signed."""
 _INSTALL = "pip install modelmill[sign]"
 
 
@@ -43,7 +51,8 @@ def signer_of(settings: Settings) -> Callable[[bytes], bytes] | None:
 
     path = settings.path(settings.sign_key)
     try:
-        signer = CryptoSigner(_private_key(path))
+        private = _private_key(path)
+        signer = CryptoSigner(private, _keys(private.public_key())[0])
     except ValueError as error:
         raise UsageError(f"--sign-key {path}: this kind of key cannot sign: {error}") from None
 
@@ -55,34 +64,67 @@ def signer_of(settings: Settings) -> Callable[[bytes], bytes] | None:
     return sign
 
 
-def public_key(path: Path) -> Key:
-    """Read the key that signatures are checked with."""
+def signature_check(settings: Settings, *, signs: bool = False) -> CheckSignature | None:
+    """The function that checks the signatures of packages; None: no key is set.
+
+    `signs`: for what becomes part of a package that is signed here. Without a key it must be signed
+    with the same key: nothing unsigned is signed by way of what is made from it.
+    """
+    if settings.key:
+        return partial(check_signature, keys=public_keys(settings.path(settings.key)))
+    if signs and settings.sign_key:
+        _require()
+        private = _private_key(settings.path(settings.sign_key))
+        return partial(check_signature, keys=_keys(private.public_key()))
+    return None
+
+
+def public_keys(path: Path) -> list[SSlibKey]:
+    """Read the key that signatures are checked with, in each way in which it may have signed."""
     _require()
     from cryptography.hazmat.primitives.serialization import load_pem_public_key
-    from securesystemslib.signer._key import SSlibKey
 
     try:
-        return SSlibKey.from_crypto(load_pem_public_key(_read(path)))
+        return _keys(load_pem_public_key(_read(path)))
     except ValueError as error:
         raise UsageError(f"--key {path} is not a public key in PEM: {error}") from None
 
 
-def check_signature(envelope: bytes, statement: bytes, key: Key) -> None:
+def _keys(public: Any) -> list[SSlibKey]:
+    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+    from securesystemslib.signer._key import SSlibKey
+
+    schemes = _RSA if isinstance(public, RSAPublicKey) else (None,)
+    return [SSlibKey.from_crypto(public, scheme=scheme) for scheme in schemes]
+
+
+def check_signature(envelope: bytes, statement: bytes, keys: list[SSlibKey]) -> None:
     """Raise `SigningError` unless the envelope holds this statement, signed by the key."""
     from securesystemslib.dsse import Envelope
-    from securesystemslib.exceptions import Error as SecureSystemsError
-    from securesystemslib.exceptions import VerificationError
 
     try:
-        lines = envelope.decode().splitlines()
-        signed = Envelope.from_dict(json.loads(lines[0]))
-        signed.verify([key], 1)
-    except VerificationError:
-        raise SigningError("the provenance is not signed by that key") from None
-    except (ValueError, LookupError, TypeError, AttributeError, SecureSystemsError) as error:
+        told = json.loads(envelope.decode().splitlines()[0])
+        signed = Envelope(b64decode(told["payload"], validate=True), told["payloadType"], {})
+        made = [b64decode(one["sig"], validate=True) for one in told["signatures"]]
+        data = signed.pae()
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise SigningError(f"the signature cannot be read: {error}") from None
+    if not any(_made_by(key, one, data) for one in made for key in keys):
+        raise SigningError("the provenance is not signed by that key")
     if signed.payload_type != PAYLOAD_TYPE or signed.payload != statement:
         raise SigningError("what is signed is not the provenance of this package")
+
+
+def _made_by(key: SSlibKey, signature: bytes, data: bytes) -> bool:
+    """Whether a key made a signature. The id of a key is a hint, which other tools leave out."""
+    from securesystemslib.exceptions import UnverifiedSignatureError
+    from securesystemslib.signer._signature import Signature
+
+    try:
+        key.verify_signature(Signature(key.keyid, signature.hex()), data)
+    except UnverifiedSignatureError:
+        return False
+    return True
 
 
 def _require() -> None:

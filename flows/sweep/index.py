@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
 from feed.errors import Conflict, NotFound
 from feed.index import INDEX_FILE, IndexCell, SweepIndex
-from feed.interface import Feed, LocalFile
+from feed.interface import Feed, Published
 from feed.publisher import Publisher
 from feed.selection import index_revisions, resolve_index
+from flows.cli.settings import Settings
+from flows.packages.run_records import statement_files, write_files
+from flows.packages.signing import signature_check
 from matrix.cellid import parse
-from matrix.digest import FileEntry, tree_digest
+from matrix.digest import SIGNATURE, tree_digest
 from matrix.model import Plan, is_export
-from matrix.naming import index_name
+from matrix.naming import INDEX, index_name
 from state.records import Outcome
 
 _RACES = 5
@@ -45,12 +47,13 @@ def index_of(stamp: str, outcomes: Iterable[Outcome]) -> SweepIndex:
     return SweepIndex(stamp, tuple(cells))
 
 
-def with_listed(feed: Feed, plan: Plan, index: SweepIndex) -> SweepIndex | None:
+def with_listed(feed: Feed, plan: Plan, index: SweepIndex, settings: Settings) -> SweepIndex | None:
     """The index of a batch whose packages were compiled, perhaps where nothing else of it is
     known: with everything that its newest index lists. None: there is no index yet, and the sweep
     of the batch will publish one."""
+    check = signature_check(settings, signs=True)
     try:
-        listed = resolve_index(feed, plan.index_package, plan.stamp).index.cells
+        listed = resolve_index(feed, plan.index_package, plan.stamp, signature=check).index.cells
     except NotFound:
         return None
     ours = {cell.id for cell in index.cells}
@@ -69,36 +72,45 @@ def index_line(plan: Plan, template: str, version: str, failed: int) -> str:
 
 
 def publish_index(
-    feed: Feed, publisher: Publisher, plan: Plan, template: str, index: SweepIndex
+    feed: Feed, publisher: Publisher, plan: Plan, settings: Settings, index: SweepIndex
 ) -> str:
     """Publish the index under the next free revision, unless the newest one says the same.
 
     Returns the version that holds it. Two sweeps that end at once settle by content.
     """
-    data = index.to_json()
-    entry = FileEntry(INDEX_FILE, len(data), hashlib.sha256(data).hexdigest())
-    tree = tree_digest([entry])
-    taken = 0
-    for _attempt in range(_RACES):
-        revisions = index_revisions(feed, plan.index_package, plan.stamp)
-        newest = max(revisions, default=0)
-        if newest and revisions[newest].tree == tree and not revisions[newest].deleted:
-            return revisions[newest].version
-        revision = max(newest, taken) + 1
-        version = index_name(template, plan.stamp, revision)[1]
-        with tempfile.TemporaryDirectory(prefix="modelmill-index-") as folder:
-            path = Path(folder) / INDEX_FILE
-            path.write_bytes(data)
+    package, taken = plan.index_package, 0
+    with tempfile.TemporaryDirectory(prefix="modelmill-index-") as name:
+        folder = Path(name)
+        content = write_files(folder, {INDEX_FILE: index.to_json()})
+        tree = tree_digest(file.entry for file in content)
+        for _attempt in range(_RACES):
+            revisions = index_revisions(feed, package, plan.stamp)
+            newest = max(revisions, default=0)
+            if newest and _stands(feed, revisions[newest], tree, settings):
+                return revisions[newest].version
+            revision = max(newest, taken) + 1
+            version = index_name(settings.package, plan.stamp, revision)[1]
+            stated = statement_files(settings, INDEX, package, version, content, folder)
+            told = f"index of {plan.stamp}"
             try:
-                told, content = f"index of {plan.stamp}", [LocalFile(entry, path)]
                 publisher.publish(
-                    plan.index_package, version, content, description_text=told, tree=tree
+                    package, version, [*content, *stated], description_text=told, tree=tree
                 )
             except Conflict:
                 # Another sweep published that revision with other content, or it was deleted:
                 # a deleted version is in no listing but cannot be used again.
                 taken = revision
                 continue
-        return version
+            return version
     text = f"the index of {plan.stamp} changes faster than it can be published"
     raise Conflict(text, hint="run modelmill resume when the other sweep has ended")
+
+
+def _stands(feed: Feed, published: Published, tree: str, settings: Settings) -> bool:
+    """Whether an index need not be published again: it says the same, signed for those who sign."""
+    if published.deleted or published.tree != tree:
+        return False
+    if not settings.sign_key:
+        return True
+    files = feed.files(published.package, published.version)
+    return any(entry.path == SIGNATURE for entry in files)

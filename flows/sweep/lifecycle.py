@@ -204,10 +204,10 @@ class Sweep:
         outcomes = self.state.outcomes(self.info.id, brief=True)
         content: SweepIndex | None = index_of(plan.stamp, outcomes)
         if content and any(cell.origin for cell in plan.cells()):
-            content = with_listed(feed, plan, content)
+            content = with_listed(feed, plan, content, self.settings)
         if not content or self.publisher is None:
             return None
-        return publish_index(feed, self.publisher, plan, self.settings.package, content)
+        return publish_index(feed, self.publisher, plan, self.settings, content)
 
 
 def cell_rows(

@@ -64,6 +64,11 @@ class Workspace:
         """Where `--keep-local` puts published packages."""
         return self.home / "packages" if self.settings.keep_local else None
 
+    @property
+    def large_temp(self) -> Path | None:
+        """Where temporary folders for whole packages go; None: where the system puts them."""
+        return self.home if self.home.is_dir() and os.access(self.home, os.W_OK) else None
+
     def prepare(self) -> None:
         """Make the home folder. Raises `Unusable`."""
         try:

@@ -63,20 +63,26 @@ def test_no_key_and_no_place_of_this_machine_is_published(swept: Project) -> Non
 
 
 def test_a_pulled_package_is_verified_where_it_is(swept: Project) -> None:
-    version = versions(swept)[0]
-    verify = ("feed", "verify", "--folder", "here")
+    version, other = versions(swept)[:2]
+    verify, key = ("feed", "verify", "--folder", "here"), ("--key", "key.pub")
     pulled = swept.session(
         [
-            ("feed", "pull", PACKAGE, version, "--dest", "here"),
-            (*verify, "--key", "key.pub"),
+            ("feed", "pull", PACKAGE, version, "--dest", "here", *key),
+            (*verify, PACKAGE, version, *key),
+            verify,
+            (*verify, PACKAGE, other, *key),
+            (*verify, *key),
             ("feed", "verify"),
             ("feed", "verify", PACKAGE, "no-such*"),
         ]
     )
-    assert [ran.code for ran in pulled] == [0, 0, 2, 4], pulled
+    assert [ran.code for ran in pulled] == [0, 0, 0, 1, 2, 2, 4], pulled
+    assert f"{PACKAGE} {version} (signature: signed, not checked" in pulled[2].out
+    assert f"it is about {PACKAGE} {version}" in pulled[3].out
+    assert "say which version the folder must be" in pulled[4].err
     (swept.folder / "here" / "build.json").write_text("{}")
     (swept.folder / "here" / "provenance.intoto.jsonl").unlink()
-    changed, unsigned = swept.session([verify, (*verify, "--key", "key.pub")])
+    changed, unsigned = swept.session([verify, (*verify, PACKAGE, version, *key)])
     assert (changed.code, changed.err) == (1, "")
     assert changed.out.splitlines()[1:] == [
         "  provenance.json: build.json does not match its listed digest"

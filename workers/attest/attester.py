@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 
 import orjson
 
-from matrix.digest import BUILD_RECORD, PROVENANCE, RUN_RECORDS, SBOM, SIGNATURE
+from matrix.digest import PROVENANCE, SBOM, SIGNATURE, STATEMENT, package_uri
 from matrix.model import Cell
 from workers.attest.provenance import recipe_of, statement
 from workers.attest.sbom import Component, environment_of, sbom
@@ -54,7 +54,7 @@ class Attester:
             raise os_failure(STAGE, error) from error
 
     def _attest(self, built: Built, cell: Cell) -> Built:
-        earlier = RUN_RECORDS - {BUILD_RECORD}  # of an attempt before: they are written again
+        earlier = STATEMENT | {SBOM}  # of an attempt before: they are written again
         named = [file for file in built.files if file.entry.path not in earlier]
         recipe, modelmill = recipe_of(cell, allow=self._allowed(cell)), version("modelmill")
         document = sbom(
@@ -69,6 +69,7 @@ class Attester:
         )
         # Hundreds of components, the same in every package: compact, for machines.
         named.append(write_record(built.folder, SBOM, orjson.dumps(document)))
+        origin = cell.origin
         stated = compact_bytes(
             statement(
                 built.manifest,
@@ -78,6 +79,9 @@ class Attester:
                 builder=self.builder,
                 modelmill=modelmill,
                 finished=datetime.now(UTC),
+                origin=package_uri(cell.package, origin.version)
+                if origin and origin.version
+                else "",
             )
         )
         named.append(write_record(built.folder, PROVENANCE, stated))

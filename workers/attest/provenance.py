@@ -1,10 +1,11 @@
 """The provenance of a package: an in-toto statement with a SLSA predicate, and its recipe. Pure.
 
-subject                the contents of the package, by digest
-externalParameters     its recipe: what catalog, target and flags decide
+subject                every file of the package but this one and its signature, by digest
+externalParameters     the name and version of the package, and its recipe: what catalog, target
+                       and flags decide
 internalParameters     what this run added: stamp, attempt, each stage with its key
-resolvedDependencies   the inputs, by digest or version: source, export, tools
-runDetails             the builder, the times, and the other files it wrote
+resolvedDependencies   the inputs, by digest or version: source, export, portable package, tools
+runDetails             the builder and the times
 
 The recipe is everything that the plan decided for a package, so it can be built again. What a
 machine decides (folders, budgets, times) is not part of it.
@@ -22,10 +23,11 @@ from matrix.codec import from_json, to_json
 from matrix.digest import (
     BUILD_TYPE,
     PREDICATE_TYPE,
-    RUN_RECORDS,
+    RECORD_TYPE,
     STATEMENT_TYPE,
     TREE_DIGEST,
     FileEntry,
+    package_uri,
     tool_uri,
 )
 from matrix.model import Cell, SourceKind
@@ -43,47 +45,79 @@ def statement(
     builder: str,
     modelmill: str,
     finished: datetime,
+    origin: str = "",
 ) -> dict[str, Any]:
-    """The statement about a package. `record`: its build record; `files`: all but this one."""
-    entries = sorted(files)
+    """The statement about a package. `record`: its build record; `files`: all but this one;
+    `origin`: the URI of the portable package that it was compiled from."""
     engine = manifest["engine"]
-    return {
-        "_type": STATEMENT_TYPE,
-        "subject": [_resource(one) for one in entries if one.path not in RUN_RECORDS],
-        "predicateType": PREDICATE_TYPE,
-        "predicate": {
-            "buildDefinition": {
-                "buildType": BUILD_TYPE,
-                "externalParameters": {
-                    "kind": manifest["kind"],
-                    "engine": engine["name"],
-                    **recipe,
-                },
-                "internalParameters": {
-                    "stamp": record["stamp"],
-                    "version": record["version"],
-                    "attempt": record["attempt"],
-                    "stages": _stages(manifest, record),
-                },
-                "resolvedDependencies": [*_inputs(manifest, recipe), *_tools(engine["tools"])],
-            },
-            "runDetails": {
-                "builder": {
-                    "id": builder or _builder(record),
-                    "version": {
-                        "modelmill": modelmill,
-                        f"engine {engine['name']}": str(engine["tools"].get("engine", "")),
-                        "python": record["host"]["python"],
-                    },
-                },
-                "metadata": {
-                    "invocationId": f"{record['version']}#{record['attempt']}",
-                    "startedOn": _utc(datetime.fromisoformat(record["started"])),
-                    "finishedOn": _utc(finished),
-                },
-                "byproducts": [_resource(one) for one in entries if one.path in RUN_RECORDS],
+    definition = {
+        "buildType": BUILD_TYPE,
+        "externalParameters": {"kind": manifest["kind"], "engine": engine["name"], **recipe},
+        "internalParameters": {
+            "stamp": record["stamp"],
+            "version": record["version"],
+            "attempt": record["attempt"],
+            "stages": _stages(manifest, record),
+        },
+        "resolvedDependencies": [*_inputs(manifest, recipe, origin), *_tools(engine["tools"])],
+    }
+    run = {
+        "builder": {
+            "id": builder or _builder(record["host"]["name"]),
+            "version": {
+                "modelmill": modelmill,
+                f"engine {engine['name']}": str(engine["tools"].get("engine", "")),
+                "python": record["host"]["python"],
             },
         },
+        "metadata": {
+            "invocationId": f"{record['version']}#{record['attempt']}",
+            "startedOn": _utc(datetime.fromisoformat(record["started"])),
+            "finishedOn": _utc(finished),
+        },
+    }
+    return _stated(files, definition, run)
+
+
+def record_statement(
+    kind: str,
+    package: str,
+    version: str,
+    files: Iterable[FileEntry],
+    *,
+    of: Iterable[Json] = (),
+    builder: str,
+    host: str,
+    modelmill: str,
+    finished: datetime,
+) -> dict[str, Any]:
+    """The statement about a version without a model. `of`: the packages that it is about."""
+    definition = {
+        "buildType": RECORD_TYPE,
+        "externalParameters": {"kind": kind, "package": package, "version": version},
+        "internalParameters": {},
+        "resolvedDependencies": [
+            {
+                "name": "subject",
+                "uri": package_uri(one["package"], one["version"]),
+                "digest": {TREE_DIGEST: one["tree"]},
+            }
+            for one in of
+        ],
+    }
+    run = {
+        "builder": {"id": builder or _builder(host), "version": {"modelmill": modelmill}},
+        "metadata": {"finishedOn": _utc(finished)},
+    }
+    return _stated(files, definition, run)
+
+
+def _stated(files: Iterable[FileEntry], definition: Json, run: Json) -> dict[str, Any]:
+    return {
+        "_type": STATEMENT_TYPE,
+        "subject": [{"name": one.path, "digest": {"sha256": one.sha256}} for one in sorted(files)],
+        "predicateType": PREDICATE_TYPE,
+        "predicate": {"buildDefinition": definition, "runDetails": run},
     }
 
 
@@ -97,10 +131,6 @@ def source_uri(source: Json, recipe: Json) -> str:
     return f"urn:modelmill:{origin['kind']}:{quote(origin['ref'], safe='')}"
 
 
-def _resource(entry: FileEntry) -> dict[str, Any]:
-    return {"name": entry.path, "digest": {"sha256": entry.sha256}}
-
-
 def _stages(manifest: Json, record: Json) -> list[dict[str, Any]]:
     ran = {(run["stage"], run["component"]): run for run in record["stages"]}
     stages = []
@@ -111,16 +141,16 @@ def _stages(manifest: Json, record: Json) -> list[dict[str, Any]]:
     return stages
 
 
-def _inputs(manifest: Json, recipe: Json) -> list[dict[str, Any]]:
+def _inputs(manifest: Json, recipe: Json, origin: str) -> list[dict[str, Any]]:
     """Of a context group: those of every member that it holds."""
     members = {one["cell"]: one for one in manifest.get("members", ())}
     if not members:
-        return _inputs_of(manifest, recipe)
+        return _inputs_of(manifest, recipe, origin)
     sources = manifest["source"]["members"]
     inputs = [{"name": "source", "digest": {"sha256": manifest["source"]["digest"]}}]
     for one in recipe["members"]:
         if member := members.get(one["cell"]):
-            own = {"source": sources[member["name"]], "export": member["export"]}
+            own = {**member, "source": sources[member["name"]]}
             inputs += [
                 {**item, "name": f"{item['name']} {member['name']}"}
                 for item in _inputs_of(own, one)
@@ -128,7 +158,7 @@ def _inputs(manifest: Json, recipe: Json) -> list[dict[str, Any]]:
     return inputs
 
 
-def _inputs_of(manifest: Json, recipe: Json) -> list[dict[str, Any]]:
+def _inputs_of(manifest: Json, recipe: Json, origin: str = "") -> list[dict[str, Any]]:
     source = manifest["source"]
     digest = {"sha256": source["digest"]}
     if source.get("commit"):
@@ -137,6 +167,10 @@ def _inputs_of(manifest: Json, recipe: Json) -> list[dict[str, Any]]:
     export = manifest.get("export", {}).get("tree")
     if export:
         inputs.append({"name": "export", "digest": {TREE_DIGEST: export}})
+    portable = manifest.get("portable", {}).get("tree")
+    if portable:
+        named = {"uri": origin} if origin else {}
+        inputs.append({"name": "portable", **named, "digest": {TREE_DIGEST: portable}})
     return inputs
 
 
@@ -148,8 +182,8 @@ def _tools(tools: Json) -> list[dict[str, Any]]:
     ]
 
 
-def _builder(record: Json) -> str:
-    return f"urn:modelmill:host:{quote(str(record['host']['name']), safe='')}"
+def _builder(host: object) -> str:
+    return f"urn:modelmill:host:{quote(str(host), safe='')}"
 
 
 def _utc(when: datetime) -> str:

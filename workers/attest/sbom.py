@@ -15,7 +15,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from matrix.digest import BOM_FORMAT, BOM_VERSION, RUN_RECORDS, FileEntry, tool_uri
+from matrix.digest import BOM_FORMAT, BOM_VERSION, FileEntry, is_run_record, tool_uri
 from workers.attest.provenance import source_uri
 
 Json = Mapping[str, Any]
@@ -41,7 +41,7 @@ def sbom(
     """The document of a package; `environment` is from `environment_of`."""
     model = manifest["model"]
     sources = list(_sources(manifest, recipe))
-    contents = [_file(one) for one in sorted(files) if one.path not in RUN_RECORDS]
+    contents = [_file(one) for one in sorted(files) if not is_run_record(one.path)]
     return {
         "bomFormat": BOM_FORMAT,
         "specVersion": BOM_VERSION,

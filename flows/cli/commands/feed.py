@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,11 +22,12 @@ if TYPE_CHECKING:
     from feed.interface import Feed, Published
     from feed.listing import VersionDetails
     from feed.reader import Pulled
-    from feed.verify import CheckSignature, Verdict
+    from feed.verdict import CheckSignature, Verdict
     from matrix.model import Profile
 
 _ORT_PACKAGE = "ort-package"
-_OF_PROMOTION = ("demand", "targets_file", "state")
+_OF_PROMOTION = ("demand", "key", "targets_file", "state")
+_WILD = set("*?[]{}")
 _SHOWN = 20
 """Problems that are printed of one package: a damaged document can cause any number."""
 
@@ -43,14 +42,16 @@ def add(parser: Parser) -> None:
     add = verb("show", "show one version with its files", _show).add_argument
     add("name", help="the package")
     add("version", help="the version")
-    _add_pull(verb("pull", "download versions, and check every file", _pull, ["targets_file"]))
-    add = verb("verify", "check files, provenance, SBOM and signature", _verify).add_argument
-    add("name", nargs="?", help="a package, globs allowed; or --folder")
-    add("version", nargs="?", default="*", help="a glob; default: all versions")
+    settings = ["targets_file", "key"]
+    _add_pull(verb("pull", "download versions, and check every file", _pull, settings))
+    text = "check files, names, provenance, SBOM and signature"
+    add = verb("verify", text, _verify, ["key"]).add_argument
+    add("name", nargs="?", help="a package, globs allowed; with --folder, what that must be")
+    add("version", nargs="?", default="*",
+        help="a glob; default: all versions; with --folder, which version that must be")
     add("--folder", type=Path, help="check a pulled package instead")
-    add("--key", type=Path, help="public key (PEM); refuse packages that it does not verify")
-    text, settings = "add a version to a view; this cannot be undone", _OF_PROMOTION
-    add = verb("promote", text, _promote, settings).add_argument
+    text = "check a version and add it to a view; this cannot be undone"
+    add = verb("promote", text, _promote, _OF_PROMOTION).add_argument
     add("name", help="the package")
     add("version", help="the version")
     add("--view", required=True, help="the view, for example release")
@@ -170,7 +171,16 @@ def _pull(arguments: Arguments) -> Exit:
     if profile:
         version = version_for(feed, name, version, profile)
     with meter(f"{name} {version}") as progress:
-        pulled = pull(feed, name, version, dest, files, progress=progress, force=arguments.force)
+        pulled = pull(
+            feed,
+            name,
+            version,
+            dest,
+            files,
+            progress=progress,
+            force=arguments.force,
+            signature=_signature(arguments),
+        )
     compiled = profile is not None and version.endswith(f"-{slug(profile.label)}")
     _print_pulled(arguments, [(pulled, compiled)], profile)
     return Exit.OK
@@ -193,6 +203,7 @@ def _pull_stamp(arguments: Arguments, feed: Feed, profile: Profile | None) -> Ex
         profile=profile,
         patterns=arguments.files or ("*",),
         force=arguments.force,
+        signature=_signature(arguments),
     )
     taken = [(one, "+" in cell.target) for cell, one in found if not isinstance(one, FeedError)]
     _print_pulled(arguments, taken, profile)
@@ -225,6 +236,7 @@ def _pull_ort_package(arguments: Arguments, feed: Feed) -> Exit:
         Path(dest),
         targets=arguments.target or ("*",),
         models=arguments.model,
+        signature=_signature(arguments),
     )
     lines = [
         f"{made.model} -> {made.dest}: {show_size(made.size)}",
@@ -251,16 +263,24 @@ def _print_pulled(
     print_result(arguments, documents, lines)
 
 
-def _verify(arguments: Arguments) -> Exit:
-    one = (arguments.name is None) != (arguments.folder is None)
-    refuse((not one, "verify needs a package, or --folder with one that was pulled", ""))
-    signature = None
-    if arguments.key:
-        from flows.packages.signing import check_signature, public_key
+def _signature(arguments: Arguments) -> CheckSignature | None:
+    from flows.packages.signing import signature_check
 
-        signature = partial(check_signature, key=public_key(arguments.key))
+    return signature_check(arguments.settings)
+
+
+def _verify(arguments: Arguments) -> Exit:
+    name, folder, exact = arguments.name, arguments.folder, not _WILD & set(arguments.version)
+    nothing = name is None and folder is None
+    # A signature alone does not tell which package it is of: another one would do as well.
+    unnamed = folder and not (name and exact) and (name or arguments.settings.key)
+    example = "modelmill feed verify PACKAGE VERSION --folder DIR"
+    refuse(
+        (nothing, "verify needs a package, or --folder with one that was pulled", ""),
+        (unnamed, "say which version the folder must be", example),
+    )
     good = True
-    for verdict in _verdicts(arguments, signature):
+    for verdict in _verdicts(arguments, _signature(arguments)):
         good = good and verdict.ok
         if arguments.json:
             print(json.dumps({**asdict(verdict), "ok": verdict.ok}), flush=True)
@@ -274,18 +294,23 @@ def _verdicts(arguments: Arguments, signature: CheckSignature | None) -> Iterato
     from feed.verify import verify_folder, verify_published
 
     if arguments.folder:
-        yield verify_folder(arguments.folder, signature=signature)
+        must_be = (arguments.name, arguments.version) if arguments.name else None
+        yield verify_folder(arguments.folder, name=must_be, signature=signature)
         return
     feed = _open(arguments)
     versions = list(list_versions(feed, arguments.name, arguments.version))
     if not versions:
         raise NothingSelected(f"no version of {arguments.name} matches {arguments.version}")
-    home = arguments.work.home
-    work = home if home.is_dir() and os.access(home, os.W_OK) else None
+    work = arguments.work.large_temp
     for one in versions:
-        with meter(f"{one.package} {one.version}") as progress:
+        name, version = one.package, one.version
+        with (
+            meter(f"{name} {version}") as progress,
+            tempfile.TemporaryDirectory(prefix="modelmill-verify-", dir=work) as folder,
+        ):
+            dest = Path(folder, "it")
             verdict = verify_published(
-                feed, one.package, one.version, work=work, signature=signature, progress=progress
+                feed, name, version, dest, signature=signature, progress=progress
             )
         yield verdict
 
@@ -294,8 +319,11 @@ def _verdict_lines(verdict: Verdict) -> list[str]:
     if not verdict.ok:
         lines = [f"  {text}" for text in verdict.problems]
         return [f"FAILED  {verdict.title}", *limited(lines, _SHOWN, "  ... and {} more: --json")]
+    about = f"{verdict.package} {verdict.version}"
+    what = "" if about == verdict.title else f", {about}"
     notes = "; ".join(f"{one.name}: {one.note}" for one in verdict.checks if one.note)
-    return [f"ok      {verdict.title}: {verdict.files} files" + (f" ({notes})" if notes else "")]
+    told = f"{verdict.files} files{what}" + (f" ({notes})" if notes else "")
+    return [f"ok      {verdict.title}: {told}"]
 
 
 def _promote(arguments: Arguments) -> None:

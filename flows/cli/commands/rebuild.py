@@ -17,7 +17,7 @@ def add(parser: Parser) -> None:
     add("version", help="the version")
     add("--source", type=Path, help="the model's folder, if it was built from a local one")
     add("--recipes", type=Path, help="the folder of recipes, if its catalog entry has one")
-    names = ("timeout", "memory", "allow_remote_code", "allow_pickle", "home", "feed")
+    names = ("timeout", "memory", "allow_remote_code", "allow_pickle", "key", "home", "feed")
     add_settings(parser, names, as_json=True)
     parser.set_defaults(begins="fetching the package")
 
@@ -35,5 +35,7 @@ def run(arguments: Arguments) -> Exit:
     else:
         changes = (f"  {line}" for line in found.differences)
         lines = [f"{title}: other bytes, published -> rebuilt", *changes]
+    if not found.signed:
+        lines.append("source, commit and recipe are what the package says: no --key was given")
     print_result(arguments, {**asdict(found), "same": found.same}, lines)
     return Exit.OK if found.same else Exit.CELLS_FAILED

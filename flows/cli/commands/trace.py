@@ -27,7 +27,9 @@ _NUMBERS = {
     "top-k": (5, 1, 10_000, "how many operators are shown; default 5"),
 }
 """Flags with default, least, most and help."""
-_SETTINGS = ("engine", "runtimes", "timeout", "memory", "package", "tries", "publish_timeout")
+_SETTINGS = (
+    "engine", "runtimes", "timeout", "memory", "package", "tries", "publish_timeout", "key",
+)  # fmt: skip
 
 
 def add(parser: Parser) -> None:

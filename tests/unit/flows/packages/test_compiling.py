@@ -101,7 +101,7 @@ def test_a_resume_finds_what_is_still_to_be_compiled(tmp_path: Path) -> None:
 def test_an_index_is_continued_and_never_begun_by_a_compilation() -> None:
     plan, feed = make_plan(small_model("a")), MemoryFeed()
     index = SweepIndex(plan.stamp, (_listed("b@x+p"),))
-    assert with_listed(feed, plan, index) is None
+    assert with_listed(feed, plan, index, resolve({}, {}, Path())) is None
 
 
 def _listed(cell: str) -> IndexCell:

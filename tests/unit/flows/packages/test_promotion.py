@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +16,21 @@ from flows.cli.resolution import resolve
 from flows.cli.settings import Settings
 from flows.packages.promotion import demand_of, promote
 from flows.packages.reverify import evidence_file
+from flows.packages.run_records import statement_files
 from flows.sweep.workspace import Workspace
 from flows.tune.champions import keep_champion
 from matrix.champions import Champion
+from matrix.digest import LocalFile
 from matrix.errors import UsageError
 from matrix.status import FailureClass
 from matrix.verification import RUNGS
+from tests.fakes.attested import AttestationHarness, rewritten
 from tests.fakes.feed import MemoryFeed, tree_of, write_files
+from tests.plans.cells import make_cell
 from tests.plans.models import TARGETS
 from tests.tunings.champions import a_champion, write_champions
 from tests.tunings.fakes import Stage, cell, hypothesis, step
+from workers.attest.attester import Attester
 from workers.errors import BuildFailed
 
 NAME, VERSION = "modelmill-a", "0.0.0-1-qnn-npu-a"
@@ -53,14 +60,35 @@ class PromotionHarness:
         flags = {"demand": demand} if demand else {}
         self.settings: Settings = resolve(flags, {}, folder)
         self.tree = ""
-        self.manifest: dict[str, Any] = {}
+        self.cell = make_cell("a/b", opset=19)
 
-    def publish(self, told: dict[str, Any] | None, kind: str = "cell", **more: Any) -> None:
-        contents = {"modelmill.json": {"kind": kind, **self.manifest}} if kind else {}
-        contents |= {"build.json": told} if told is not None else {}
-        contents |= {name.replace("_", "."): value for name, value in more.items()}
-        made = {name: json.dumps(value).encode() for name, value in contents.items()}
-        files = write_files(self.folder / "package", made)
+    def publish(self, told: dict[str, Any], kind: str = "cell", **more: Any) -> None:
+        """A package with this evidence, attested; `more`: files beside it, added afterwards."""
+        works = AttestationHarness(self.folder / "works")
+        named = replace(self.cell, package=NAME, version=VERSION)
+        built = works.builder.build(named, export_version=VERSION if kind == "export" else None)
+        engine = {**built.manifest["engine"], "name": "optimum"}
+        changed = replace(
+            built,
+            manifest={**built.manifest, "engine": engine, "kind": kind},
+            build_record={**built.build_record, **told},
+        )
+        attested = Attester(works.host).attest(rewritten(changed), named)
+        contents = {name.replace("_", "."): json.dumps(one) for name, one in more.items()}
+        added = write_files(
+            self.folder / "added", {name: text.encode() for name, text in contents.items()}
+        )
+        self.hold([*attested.files, *added])
+        works.close()
+
+    def publish_record(self, kind: str, name: str) -> None:
+        """A version without a model."""
+        folder = self.folder / kind
+        files = write_files(folder, {name: b'{"stamp": "1"}'})
+        stated = statement_files(self.settings, kind, NAME, VERSION, files, folder)
+        self.hold([*files, *stated])
+
+    def hold(self, files: Sequence[LocalFile]) -> None:
         self.tree = tree_of(files)
         self.feed.publish(NAME, VERSION, files, write_description(self.tree))
 
@@ -94,7 +122,6 @@ def test_by_default_release_asks_parity_on_the_targets_own_provider(
         (record(RAN, failed="parity"), "the rung parity does not hold: of parity"),
         (record(RAN, failed="integrity"), "the rung integrity does not hold"),
         ({}, "the rung integrity was not judged"),
-        (None, "the rung integrity was not judged"),
         (
             {**record(RAN), "verification": record(RAN)["verification"][:3]},
             "shapes was not judged",
@@ -102,7 +129,7 @@ def test_by_default_release_asks_parity_on_the_targets_own_provider(
     ],
 )
 def test_what_falls_short_of_it_is_refused_with_the_reason(
-    harness: PromotionHarness, told: dict[str, Any] | None, why: str
+    harness: PromotionHarness, told: dict[str, Any], why: str
 ) -> None:
     harness.publish(told)
     assert f"{NAME} {VERSION} cannot enter Release, which demands parity on" in harness.refusal()
@@ -142,39 +169,26 @@ def test_what_a_view_asks_is_a_setting(
     assert bool(harness.refusal()) == bool(why)
 
 
-MANIFEST = {
-    "model": {"id": "a/b", "task": "fill-mask"},
-    "target": {"label": "mlas_cpu"},
-    "engine": {"name": "optimum"},
-    "policy": {"opset": 19, "precision": "fp32", "build": {}},
-}
-
-
 @pytest.mark.parametrize(
-    ("manifest", "champion", "why"),
+    ("model", "champion", "why"),
     [
-        (MANIFEST, a_champion(opset=19), ""),
-        (MANIFEST, a_champion(opset=21), "its opset is 19, not 21"),
-        (
-            MANIFEST,
-            a_champion("c"),
-            "is not a champion: there is no champion of 'a/b:fill-mask@mlas",
-        ),
-        (MANIFEST, a_champion(proof={"emulated": True}), "on an emulator, which proves nothing"),
-        ({}, a_champion(), "is not a champion"),
-        ({"model": ["x"], "target": {"label": [1]}}, a_champion(), "is not a champion"),
+        ("a/b", a_champion(opset=19), ""),
+        ("a/b", a_champion(opset=21), "its opset is 19, not 21"),
+        ("a/b", a_champion("c"), "is not a champion: there is no champion of 'a/b:fill-mask@mlas"),
+        ("a/b", a_champion(proof={"emulated": True}), "on an emulator, which proves nothing"),
+        ("other", a_champion(), "is not a champion"),
     ],
 )
 def test_a_view_can_demand_the_champions_build(
     harness: PromotionHarness,
     tmp_path: Path,
-    manifest: dict[str, Any],
+    model: str,
     champion: Champion,
     why: str,
 ) -> None:
     file = tmp_path / "champions.toml"
     write_champions(file, [champion])
-    harness.manifest = manifest
+    harness.cell = make_cell(model, opset=19)
     harness.publish(record(RAN))
     assert why in harness.refusal(champions=file)
     assert bool(harness.refusal(champions=file)) == bool(why)
@@ -187,7 +201,6 @@ def test_the_evidence_of_a_champion_is_published_beside_it(
     harness: PromotionHarness, tmp_path: Path
 ) -> None:
     write_champions(tmp_path / "champions.toml", [a_champion()])
-    harness.manifest = MANIFEST
     harness.publish(record(RAN))
     for _again in range(2):
         assert harness.refusal(champions=Path("champions.toml")) == ""
@@ -214,7 +227,6 @@ def test_the_tuning_that_is_published_with_a_champion_holds_no_password(
         one.begin()
         found = one.run()
     keep_champion(tmp_path / "champions.toml", found, TARGETS, {"onnx": "1"}, "2026-06-09")
-    harness.manifest = MANIFEST
     harness.publish(record(RAN))
     assert harness.refusal(champions=Path("champions.toml")) == ""
     (published,) = harness.feed.versions("modelmill-champions", "")
@@ -248,18 +260,32 @@ def test_later_evidence_of_this_machine_counts_for_that_content_alone(
 
 
 def test_exports_and_indexes_go_with_their_cells_and_nothing_else_does(tmp_path: Path) -> None:
-    cases: list[tuple[str, dict[str, Any], bool]] = [
-        ("export", {}, True),
-        ("", {"index_json": {"stamp": "1"}}, True),
-        ("", {"other_json": {}}, False),
-        ("cell", {"index_json": {"stamp": "1"}}, False),
-        ("else", {}, False),
-    ]
-    for number, (kind, more, free) in enumerate(cases):
-        (tmp_path / str(number)).mkdir()
-        harness = PromotionHarness(tmp_path / str(number))
-        harness.publish(None, kind, **more)
-        assert (harness.refusal() == "") is free, (kind, more)
+    def refusal(name: str, publish: Callable[[PromotionHarness], None]) -> str:
+        (tmp_path / name).mkdir()
+        harness = PromotionHarness(tmp_path / name)
+        publish(harness)
+        return harness.refusal()
+
+    assert refusal("export", lambda one: one.publish({}, "export")) == ""
+    assert refusal("index", lambda one: one.publish_record("index", "index.json")) == ""
+    assert "not judged" in refusal("trace", lambda one: one.publish_record("trace", "index.json"))
+    assert "has no index.json" in refusal("none", lambda one: one.publish_record("index", "x.json"))
+    assert "index.json is present but not listed" in refusal(
+        "added", lambda one: one.publish({}, index_json={"stamp": "1"})
+    )
+    assert "its kind is 'else'" in refusal("else", lambda one: one.publish({}, "else"))
+
+
+def test_a_cell_that_is_called_an_export_is_refused(tmp_path: Path) -> None:
+    """Nobody asks an export for evidence: the name alone would be enough to enter."""
+    harness = PromotionHarness(tmp_path)
+    works = AttestationHarness(tmp_path / "works")
+    named = replace(harness.cell, package=NAME, version=VERSION)
+    built = works.builder.build(named)
+    forged = rewritten(replace(built, manifest={**built.manifest, "kind": "export"}))
+    harness.hold(Attester(works.host).attest(forged, named).files)
+    assert "it is called an export and is none" in harness.refusal()
+    works.close()
 
 
 def test_views_without_a_demand_ask_nothing(harness: PromotionHarness) -> None:

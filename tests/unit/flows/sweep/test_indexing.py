@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,12 +10,14 @@ import pytest
 from feed.errors import Conflict
 from feed.index import SweepIndex
 from feed.publisher import Publisher, Receipt
+from flows.cli.resolution import resolve
 from flows.sweep.index import publish_index
 from matrix.model import Plan
 from tests.fakes.feed import MemoryFeed
 
 PLAN = Plan("1", (), "modelmill-index", "0.0.0-1", "optimum", self_contained=False)
 EMPTY = SweepIndex("1", ())
+SETTINGS = resolve({}, {}, Path())
 
 
 class Refusing(Publisher):
@@ -36,13 +39,13 @@ class Refusing(Publisher):
 )
 def test_revisions_that_no_listing_shows_are_passed_over(taken: int, version: str) -> None:
     feed = MemoryFeed()
-    found = publish_index(feed, Refusing(feed, taken), PLAN, "modelmill-{model}", EMPTY)
+    found = publish_index(feed, Refusing(feed, taken), PLAN, SETTINGS, EMPTY)
     assert found == version
 
 
 def test_an_index_that_says_the_same_is_not_published_again() -> None:
     feed = MemoryFeed()
     for _ in range(2):
-        found = publish_index(feed, Refusing(feed, 0), PLAN, "modelmill-{model}", EMPTY)
+        found = publish_index(feed, Refusing(feed, 0), PLAN, SETTINGS, EMPTY)
         assert found == "0.0.0-1"
     assert feed.sends == 1
