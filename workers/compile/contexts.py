@@ -5,17 +5,17 @@ from __future__ import annotations
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
-from workers.sources.onnx_graph import attributes
+from workers.engine import StageError
+from workers.sources.links import own_file
+from workers.sources.onnx_graph import attributes, is_context
+from workers.sources.onnx_graph import nodes as every_node
 
-OP, DOMAIN = "EPContext", "com.microsoft"
 COMPATIBILITY = "ep_compatibility_info."
 
 
 def read_contexts(model: Any, folder: Path, name: str) -> dict[str, Any]:
     """The EPContext nodes of a model, the binaries they name, and what is wrong with those."""
-    nodes = [
-        _node(node) for node in model.graph.node if (node.op_type, node.domain) == (OP, DOMAIN)
-    ]
+    nodes = [_node(node) for node in every_node(model) if is_context(node)]
     problems: list[str] = []
     binaries: list[str] = []
     for node in nodes:
@@ -64,8 +64,12 @@ def _problem(folder: Path, beside: Path, binary: str) -> str:
     if not binary:
         return "it names no binary, or not in UTF-8"
     path = beside / binary
-    if leads_out(binary) or not path.resolve().is_relative_to(folder.resolve()):
+    if leads_out(binary):
         return f"its binary {binary} is outside the package"
+    try:
+        own_file(folder, path.relative_to(folder).as_posix())
+    except StageError as error:
+        return f"its binary is outside the package: {error}"
     if not path.is_file():
         return f"its binary {binary} is missing"
     return ""

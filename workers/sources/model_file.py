@@ -9,6 +9,7 @@ from typing import Any
 from machine import files
 from workers.sources import onnx_graph, weight_file
 from workers.sources.errors import export_error
+from workers.sources.links import own_file
 from workers.sources.weights import SIDE_FILES, matching
 
 MODEL = "model.onnx"
@@ -51,7 +52,7 @@ def load_graph(folder: Path) -> Any:
 def load(file: Path) -> Any:
     """The model with all its weights in memory."""
     model = onnx_graph.load(file)
-    for tensor in onnx_graph.tensors(model):
+    for tensor in onnx_graph.all_tensors(model):
         weight_file.take_in(tensor, file.parent)
     return model
 
@@ -65,11 +66,14 @@ def save(model: Any, folder: Path, source: Path | None = None) -> None:
 
     clean(model)
     folder.mkdir(parents=True, exist_ok=True)
-    if onnx_graph.weight_bytes(model) > EXTERNAL_THRESHOLD:
-        weight_file.write(model, folder / EXTERNAL, source)
-    elif source is not None:
-        for tensor in onnx_graph.tensors(model):
+    large = onnx_graph.weight_bytes(model) > EXTERNAL_THRESHOLD
+    if source is not None:
+        # What is neither an initializer nor a constant stays in the graph.
+        read = onnx_graph.hidden_tensors if large else onnx_graph.all_tensors
+        for tensor in read(model):
             weight_file.take_in(tensor, source)
+    if large:
+        weight_file.write(model, folder / EXTERNAL, source)
     onnx.save(model, str(folder / MODEL))
 
 
@@ -87,16 +91,16 @@ def save_graph(model: Any, source: Path, folder: Path) -> Path:
 
 
 def _link_weights(model: Any, source: Path, folder: Path) -> None:
-    found = map(onnx_graph.beside, onnx_graph.tensors(model))
+    found = map(onnx_graph.beside, onnx_graph.all_tensors(model))
     for name in sorted({where.location for where in found if where}):
-        files.place(source / name, folder / name)
+        files.place(own_file(source, name), folder / name)
 
 
 def copy_side_files(source: Path, target: Path) -> None:
     """Copy the known small files beside a model to the next stage's output."""
     names = (path.relative_to(source).as_posix() for path in source.rglob("*") if path.is_file())
     for name in matching(names, SIDE_FILES):
-        files.copy_file(source / name, target / name)
+        files.copy_file(own_file(source, name), target / name)
 
 
 def clean(model: Any) -> None:

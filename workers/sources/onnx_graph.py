@@ -41,9 +41,17 @@ def load_to_inspect(file: Path) -> Any:
     return model
 
 
+CONTEXT, CONTEXT_DOMAIN = "EPContext", "com.microsoft"
+"""The operator of what an execution provider has compiled."""
+
+
 def graphs(model: Any) -> Iterator[Any]:
     """The main graph and every graph inside its nodes (If, Loop, Scan)."""
-    pending = [model.graph]
+    return _within([model.graph])
+
+
+def _within(pending: list[Any]) -> Iterator[Any]:
+    """Graphs or functions, and every graph inside their nodes."""
     while pending:
         graph = pending.pop()
         yield graph
@@ -54,15 +62,59 @@ def graphs(model: Any) -> Iterator[Any]:
                 pending.extend(attribute.graphs)
 
 
+def _everything(model: Any) -> list[Any]:
+    """All that a model file can compute with: its graph, its functions, its training."""
+    training = (
+        graph for info in model.training_info for graph in (info.initialization, info.algorithm)
+    )
+    return [model.graph, *model.functions, *training]
+
+
+def nodes(model: Any) -> Iterator[Any]:
+    """Every node of a model file, those in functions too."""
+    for graph in _within(_everything(model)):
+        yield from graph.node
+
+
+def is_context(node: Any) -> bool:
+    """Whether a node holds or names what was compiled."""
+    return (node.op_type, node.domain) == (CONTEXT, CONTEXT_DOMAIN)
+
+
 def tensors(model: Any) -> Iterator[Any]:
     """Every weight and constant of a model."""
     for graph in graphs(model):
-        yield from graph.initializer
-        for node in graph.node:
-            for attribute in node.attribute:
-                if attribute.HasField("t"):
-                    yield attribute.t
-                yield from attribute.tensors
+        yield from _tensors_of(graph)
+
+
+def hidden_tensors(model: Any) -> Iterator[Any]:
+    """The tensors of a model file that are no weights of its graph: those of functions and of
+    training, and the parts of sparse ones."""
+    for graph in _within(_everything(model)[1:]):
+        yield from _tensors_of(graph)
+    for graph in _within(_everything(model)):
+        sparse = list(getattr(graph, "sparse_initializer", ()))
+        for attribute in (one for node in graph.node for one in node.attribute):
+            if attribute.HasField("sparse_tensor"):
+                sparse.append(attribute.sparse_tensor)
+            sparse.extend(attribute.sparse_tensors)
+        for one in sparse:
+            yield from (one.values, one.indices)
+
+
+def all_tensors(model: Any) -> Iterator[Any]:
+    """Every tensor of a model file: each can name a file that holds its bytes."""
+    yield from tensors(model)
+    yield from hidden_tensors(model)
+
+
+def _tensors_of(graph: Any) -> Iterator[Any]:
+    yield from getattr(graph, "initializer", ())  # a function has none
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.HasField("t"):
+                yield attribute.t
+            yield from attribute.tensors
 
 
 def inputs(model: Any) -> list[Any]:

@@ -10,6 +10,7 @@ from typing import Any
 from workers.engine import StageJob
 from workers.sources import model_file, onnx_graph
 from workers.sources.errors import export_error, failing
+from workers.sources.links import own_file
 from workers.sources.weights import SIDE_FILES, matching
 
 OLDEST = 13
@@ -20,25 +21,25 @@ def take(job: StageJob, folder: Path) -> Mapping[str, Any]:
     """Use the file as the model's export: written again as every stage writes models."""
     name = str(job.params["file"])
     job.progress(f"reading {name}")
-    model = _read(folder / name)
+    model = _read(own_file(folder, name))
     found = onnx_graph.opset(model)
     if found < OLDEST:
         model = _converted(model_file.load(folder / name), int(job.params["opset"]), name)
     lower_ir(model)
     model_file.save(model, job.out, (folder / name).parent)
     for side in side_files(folder):
-        shutil.copyfile(folder / side, job.out / side)
+        shutil.copyfile(own_file(folder, side), job.out / side)
     facts = {"file": name, "file_opset": found, "precision": _precision(model)}
     return {**facts, "components": [], "graphs": {".": onnx_graph.facts(model)}}
 
 
 def parts_of(folder: Path, name: str) -> list[str]:
     """The file, the files with its weights, and the small files of its folder."""
-    model = _read(folder / name)
+    model = _read(own_file(folder, name))
     place = Path(name).parent
     outside = sorted({(place / part).as_posix() for part in _external(model)})
     for part in outside:
-        if not (folder / part).is_file():
+        if not own_file(folder, part).is_file():
             raise export_error(f"{name}: its weights in {part} are missing", "add that file")
     return [name, *outside, *side_files(folder)]
 
@@ -71,9 +72,11 @@ def _read(file: Path) -> Any:
 
 def _external(model: Any) -> set[str]:
     """The files that hold external weights; only files in the same folder are accepted."""
-    return {
-        where.location for one in onnx_graph.tensors(model) if (where := onnx_graph.beside(one))
-    }
+    for node in onnx_graph.nodes(model):
+        if onnx_graph.is_context(node):
+            raise export_error(f"node {node.name} is a compiled context, which is not built again")
+    found = map(onnx_graph.beside, onnx_graph.all_tensors(model))
+    return {where.location for where in found if where}
 
 
 def _converted(model: Any, opset: int, name: str) -> Any:

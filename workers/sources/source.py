@@ -14,6 +14,7 @@ from workers.engine import Request
 from workers.sources import hub
 from workers.sources import ready_files as ready
 from workers.sources.errors import export_error, failing
+from workers.sources.links import own_file, refuse_links
 from workers.sources.weights import check_complete, float_bytes, matching, patterns
 
 
@@ -82,6 +83,7 @@ def folder_of(request: Request, commit: str | None, scratch: Path) -> Path:
         folder = Path(source["ref"])
         if source.get("file"):
             return folder
+        refuse_links(folder)
     check_complete(folder, source["ref"], pickle=allow["pickle"])
     return folder
 
@@ -90,7 +92,7 @@ def _resolve_file(folder: Path, file: str) -> Resolved:
     """A ready ONNX file on this machine with its weights and the small files beside it."""
     if not (folder / file).is_file():
         raise export_error(f"{folder / file} does not exist", "correct the catalog")
-    entries = [entry(folder / name, name) for name in ready.parts_of(folder, file)]
+    entries = [entry(folder, name) for name in ready.parts_of(folder, file)]
     entries.sort(key=lambda entry: entry.path)
     facts = {"file": file, "files": list(map(asdict, entries))}
     size = sum(entry.size for entry in entries)
@@ -100,10 +102,11 @@ def _resolve_file(folder: Path, file: str) -> Resolved:
 def _resolve_folder(folder: Path, allow: Mapping[str, bool]) -> Resolved:
     if not folder.is_dir():
         raise export_error(f"{folder} does not exist", "correct the path in the catalog")
+    refuse_links(folder)
     check_complete(folder, str(folder), pickle=allow["pickle"])
     names = (path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
     wanted = matching(names, patterns(pickle=allow["pickle"], remote_code=allow["remote_code"]))
-    entries = [entry(folder / name, name) for name in wanted]
+    entries = [entry(folder, name) for name in wanted]
     files = list(map(asdict, entries))
     heavy = (name for name in wanted if name.endswith((".safetensors", ".bin")))
     weights = sum(float_bytes(folder / name) for name in heavy)
@@ -114,8 +117,9 @@ _hashed: dict[tuple[str, int, int, int], str] = {}
 """(path, size, mtime_ns, inode) -> sha256, so the plans of many cells read the weights once."""
 
 
-def entry(file: Path, name: str) -> FileEntry:
-    """A file as the digest of a source has it, under a name inside that."""
+def entry(folder: Path, name: str) -> FileEntry:
+    """A file as the digest of a source has it, by its name in there."""
+    file = own_file(folder, name)
     hint = "correct its path in the catalog"
     with failing(export_error, f"{file} cannot be read", hint, OSError):
         stat = file.stat()

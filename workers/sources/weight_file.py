@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from workers.sources.errors import export_error
+from workers.sources.links import own_file
 from workers.sources.onnx_graph import External, beside, tensor_bytes, tensors
 
 _SMALL = 1024
@@ -99,7 +100,7 @@ def _opened(tensor: Any, where: External, folder: Path) -> BinaryIO:
     """The file of a tensor's bytes at their beginning, when all of them are there."""
     size = tensor_bytes(tensor)
     try:
-        stream = (folder / where.location).open("rb")
+        stream = own_file(folder, where.location).open("rb")
     except FileNotFoundError as error:
         raise export_error(f"the weights in {where.location} are missing") from error
     if stream.seek(0, 2) < where.offset + size or where.length not in {0, size}:

@@ -33,7 +33,7 @@ def resolve(request: Request) -> Resolved:
         return source.resolve(request)
     folder = Path(given["ref"])
     name = given.get("file") or only(folder, str(folder))
-    found = source.entry(folder / name, name)
+    found = source.entry(folder, name)
     facts = {"file": name, "files": [asdict(found)]}
     return Resolved(kind, value_digest(facts), facts, size=found.size)
 

@@ -13,14 +13,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from workers.compile.contexts import read_contexts
-from workers.engine import version
+from workers.compile.contexts import leads_out, read_contexts
+from workers.engine import StageError, version
 from workers.runtimes.ort import OrtService
 from workers.runtimes.session import give_back
 from workers.sources.errors import one_line
+from workers.sources.links import own_file
 from workers.sources.onnx_graph import (
     FOUR_BITS,
     STANDARD,
+    all_tensors,
     attributes,
     external,
     graphs,
@@ -69,7 +71,7 @@ class Checker(OrtService):
 def references(folder: Path, name: str) -> Answer:
     """The context binaries and the tensor files of a model. Raises for tensors outside."""
     model = load(folder / name)
-    files = {_external(folder, folder / name, tensor) for tensor in tensors(model)} - {""}
+    files = {_external(folder, folder / name, tensor) for tensor in all_tensors(model)} - {""}
     return {**read_contexts(model, folder, name), "external": sorted(files)}
 
 
@@ -79,7 +81,7 @@ def inspect(folder: Path, path: Path) -> Answer:
     try:
         model = load(path)
         weights = list(tensors(model))
-        files = {_external(folder, path, tensor) for tensor in weights} - {""}
+        files = {_external(folder, path, tensor) for tensor in all_tensors(model)} - {""}
         answer["external"] = sorted(files)
         unreadable = _read(model, path, weights, answer)
         context = read_contexts(model, folder, path.relative_to(folder).as_posix())
@@ -228,11 +230,15 @@ def _external(folder: Path, model: Path, tensor: Any) -> str:
     if where is None:
         return ""
     name = where.location
-    path: Path = (model.parent / name).resolve()
-    if Path(name).is_absolute() or not path.is_relative_to(folder.resolve()):
+    path = model.parent / name
+    if leads_out(name):
         raise ValueError(f"external data of {tensor.name} are outside the package: {name}")
+    try:
+        own_file(folder, path.relative_to(folder).as_posix())
+    except StageError as error:
+        raise ValueError(f"external data of {tensor.name}: {error}") from None
     if not path.is_file():
         raise ValueError(f"external data of {tensor.name} are missing: {name}")
     if where.offset + where.length > path.stat().st_size:
         raise ValueError(f"external data of {tensor.name} are cut off: {name}")
-    return path.relative_to(folder.resolve()).as_posix()
+    return path.relative_to(folder).as_posix()

@@ -72,7 +72,7 @@ def test_what_cannot_be_compiled_is_refused_by_name(tmp_path: Path) -> None:
 
 def test_a_resume_finds_what_is_still_to_be_compiled(tmp_path: Path) -> None:
     planned = small_model("a", cells=2)
-    origin = Origin("0.0.0-20260609-x", "t" * 64)
+    origin = Origin("0.0.0-20260609-x", "e" * 64)
     compiled = tuple(
         replace(cell, id=f"{cell.id}+p", version=f"{cell.version}-p", profile=PROFILE,
                 origin=origin, needs=("compile-emulated:htp73",))
