@@ -22,13 +22,19 @@ from flows.cli.settings import Settings
 from flows.packages.signing import signature_check
 from flows.sweep.workspace import Workspace
 from matrix.digest import MANIFEST, PROVENANCE
-from matrix.errors import UsageError
+from matrix.errors import Exit, MillError, UsageError
 from matrix.model import EXPORT, Cell
 from matrix.status import FailureClass
 from workers.build.origin import FETCH, PACKAGE
 from workers.errors import BuildFailed
 
 Json = Mapping[str, Any]
+
+
+class Refused(MillError):
+    """A package folder is not what it states to be."""
+
+    exit_code = Exit.CELLS_FAILED
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +88,7 @@ def check_folder(settings: Settings, folder: Path) -> None:
     verdict = verify_folder(folder, signature=signature)
     if not verdict.ok:
         hint = f"see: modelmill feed verify --folder {folder}"
-        raise UsageError(f"{folder} is refused: {verdict.problems[0]}", hint=hint)
+        raise Refused(f"{folder} is refused: {verdict.problems[0]}", hint=hint)
 
 
 def published_export(feed: Feed, package: str, manifest: Json, dest: Path) -> Path | None:

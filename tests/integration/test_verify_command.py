@@ -35,12 +35,18 @@ def test_what_is_published_is_verified_again(project: Project) -> None:
     assert project.ok("verify", "tiny/a:fill-mask@qnn_npu").out.endswith("level parity: reached\n")
     project.ok("feed", "pull", name, version, "--dest", "pulled")
     project.ok("verify", "pulled")
-    data = bytearray((project.folder / "pulled" / "model.onnx").read_bytes())
+    kept = (project.folder / "pulled" / "model.onnx").read_bytes()
+    data = bytearray(kept)
     data[-60] ^= 1
     (project.folder / "pulled" / "model.onnx").write_bytes(data)
     ran = project.run("verify", "pulled")
     assert ran.code == 1
-    assert "model.onnx differs from its digest in modelmill.json" in ran.out
+    assert "model.onnx does not match its listed digest" in ran.err
+    (project.folder / "pulled" / "model.onnx").write_bytes(kept)
+    (project.folder / "pulled" / "build.json").write_text('{"rules": {"waive": {"ep": "x"}}}')
+    ran = project.run("verify", "pulled")
+    assert ran.code == 1
+    assert "build.json does not match its listed digest" in ran.err
 
 
 def test_a_view_asks_for_the_targets_own_provider(project: Project) -> None:
