@@ -11,6 +11,7 @@ from workers.runtimes.runtime import KINDS
 
 COMMANDS = {
     "Chromium": "apt-get install chromium",
+    "Pillow": 'pip install -c constraints.txt -e ".[build]"',
     "PostgreSQL": "apt-get install postgresql",
     "bash": "apt-get install bash",
     "kubectl": "see kubernetes.io/docs/tasks/tools",

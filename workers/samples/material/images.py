@@ -7,16 +7,17 @@ motif: a face, a sheet with lines of text, or a few large shapes.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 from workers.samples.material import letters
 
 SIZES = (
-    (480, 640), (640, 480), (427, 640), (512, 512), (360, 640), (300, 400), (768, 576), (224, 224),
-    (600, 400), (240, 320), (640, 360), (400, 400),
+    (240, 320), (320, 240), (216, 384), (256, 256), (288, 384), (224, 320), (384, 288), (224, 224),
+    (320, 216), (192, 256), (384, 256), (320, 320),
 )  # fmt: skip
-"""Heights and widths of pictures, as cameras and web pages have them."""
-_DETAIL = 448
+"""Heights and widths of pictures, in the aspects of cameras and pages."""
+_DETAIL = 384
 """Scenes are computed with at most so many rows or columns; larger ones are enlarged."""
 
 
@@ -30,20 +31,29 @@ def scene(number: int, height: int, width: int) -> Any:
     import numpy as np
 
     scale = min(1.0, _DETAIL / max(height, width))
-    rows, columns = max(round(height * scale), 8), max(round(width * scale), 8)
+    found = _rendered(number, max(round(height * scale), 8), max(round(width * scale), 8))
+    if found.shape[:2] != (height, width):
+        found = np.round(enlarged(found.astype(np.float64), height, width)).astype(np.uint8)
+    return found
+
+
+@lru_cache(maxsize=128)
+def _rendered(number: int, rows: int, columns: int) -> Any:
+    """Kept for the next model: all see the same scenes."""
+    import numpy as np
+
     random = np.random.default_rng([20, number])
+    grain = texture(random, rows, columns)
     image = _background(random, rows, columns)
-    _leaves(image, random, (150, 12, 500, 60)[number % 4])
+    _leaves(image, random, grain, (120, 12, 300, 40)[number % 4])
     motif = (None, _face, None, _sheet, _shapes)[number % 5]
     if motif is not None:
         motif(image, random)
-    light = _ramp(random, rows, columns)[..., None]
-    image *= 0.55 + 0.6 * light
-    image += 0.05 * texture(random, rows, columns, 0.8)[..., None]
-    image = enlarged(_stretched(image, random), height, width)
-    if scale < 1:
-        image += random.normal(0, 0.008, (height, width, 1))
-    return np.round(np.clip(image, 0, 1) * 255).astype(np.uint8)
+    image *= 0.55 + 0.6 * _ramp(random, rows, columns)[..., None]
+    image += random.uniform(0.01, 0.06) * grain[::-1, ::-1, None]
+    found = np.round(_stretched(image, random) * 255).astype(np.uint8)
+    found.flags.writeable = False
+    return found
 
 
 def texture(random: Any, rows: int, columns: int, power: float = 1.0) -> Any:
@@ -96,7 +106,8 @@ def _ramp(random: Any, rows: int, columns: int) -> Any:
 
 def _background(random: Any, rows: int, columns: int) -> Any:
     first, second = _color(random), _color(random)
-    share = np_clip(_ramp(random, rows, columns) + 0.2 * texture(random, rows, columns, 1.4))
+    clouds = enlarged(texture(random, 48, 48, 1.4), rows, columns)
+    share = np_clip(_ramp(random, rows, columns) + 0.2 * clouds)
     return first * share[..., None] + second * (1 - share[..., None])
 
 
@@ -107,13 +118,12 @@ def np_clip(values: Any) -> Any:
     return np.clip(values, 0, 1)
 
 
-def _leaves(image: Any, random: Any, count: int) -> None:
+def _leaves(image: Any, random: Any, grain: Any, count: int) -> None:
     """Disks, ellipses and boxes in front of each other; sizes follow a power law."""
     import numpy as np
 
     rows, columns = image.shape[:2]
-    least, most = 0.012 * max(rows, columns), 0.45 * max(rows, columns)
-    grain = texture(random, rows, columns)
+    least, most = 0.02 * max(rows, columns), 0.45 * max(rows, columns)
     for _ in range(count):
         # p(size) ~ size**-3 between the limits
         radius = 1 / np.sqrt(random.uniform(1 / most**2, 1 / least**2))
@@ -136,11 +146,14 @@ def _leaves(image: Any, random: Any, count: int) -> None:
 def _oval(image: Any, center: Any, radii: Any, color: Any, soft: float = 0.08) -> None:
     import numpy as np
 
-    rows, columns = image.shape[:2]
-    y, x = np.mgrid[0:rows, 0:columns]
+    top, left = (max(int(c - 1.2 * r), 0) for c, r in zip(center, radii, strict=True))
+    part = image[
+        top : int(center[0] + 1.2 * radii[0]) + 2, left : int(center[1] + 1.2 * radii[1]) + 2
+    ]
+    y, x = np.mgrid[top : top + part.shape[0], left : left + part.shape[1]]
     far = np.hypot((y - center[0]) / radii[0], (x - center[1]) / radii[1])
     cover = np_clip((1 - far) / soft + 0.5)[..., None]
-    image += cover * (color - image)
+    part += cover * (color - part)
 
 
 def _face(image: Any, random: Any) -> None:
@@ -200,5 +213,5 @@ def _stretched(image: Any, random: Any) -> Any:
     """Exposure as cameras choose it: most of the range is used, some of it is lost."""
     import numpy as np
 
-    low, high = np.quantile(image, (random.uniform(0, 0.04), random.uniform(0.96, 1)))
+    low, high = np.quantile(image[::4, ::4], (random.uniform(0, 0.04), random.uniform(0.96, 1)))
     return np_clip((image - low) / max(high - low, 1e-6)) ** random.uniform(0.7, 1.4)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 RATE = 16000
@@ -62,21 +63,34 @@ def _vowel(random: Any, count: int, pitch: float, tract: float) -> Any:
     time = np.arange(count) / RATE
     share = np.linspace(0, 1, count)
     glide = pitch * (1 + random.uniform(-0.15, 0.15) * share + random.uniform(-0.08, 0.08))
-    phase = 2 * np.pi * np.cumsum(glide) / RATE
     first, second = (_VOWELS[random.integers(len(_VOWELS))] for _ in range(2))
-    found = np.zeros(count)
-    for harmonic in range(1, int(4000 / pitch) + 1):
-        frequency = harmonic * pitch
-        gain = sum(
-            _gain(frequency, one * tract, width) * (1 - share)
-            + _gain(frequency, other * tract, width) * share
-            for one, other, width in zip(first, second, _WIDTHS, strict=True)
+    frequencies = pitch * np.arange(1, int(4000 / pitch) + 1)
+    begin, end = (
+        sum(
+            _gain(frequencies, one * tract, width)
+            for one, width in zip(vowel, _WIDTHS, strict=True)
         )
-        found += gain * np.sin(harmonic * phase) / harmonic**0.8
+        / np.arange(1, frequencies.size + 1) ** 0.8
+        for vowel in (first, second)
+    )
+    found = np.zeros(count)
+    for wave, from_, to in zip(_harmonics(glide), begin, end, strict=False):
+        found += (from_ + (to - from_) * share) * wave
     return found * (1 + 0.1 * np.sin(2 * np.pi * random.uniform(3, 7) * time))
 
 
-def _gain(frequency: float, center: float, width: float) -> float:
+def _harmonics(frequency: Any) -> Iterator[Any]:
+    """sin(k x) for k = 1, 2, ... by its recurrence, where x turns with this frequency."""
+    import numpy as np
+
+    phase = 2 * np.pi * np.cumsum(frequency) / RATE
+    twice, before, wave = 2 * np.cos(phase), np.zeros(phase.shape), np.sin(phase)
+    while True:
+        yield wave
+        before, wave = wave, twice * wave - before
+
+
+def _gain(frequency: Any, center: float, width: float) -> Any:
     return 1 / (1 + ((frequency - center) / width) ** 2) + 0.01
 
 
@@ -116,9 +130,9 @@ def _music(random: Any, length: int) -> Any:
         for note in notes:
             count = min(int(beat * random.choice([1, 2, 4])), length - start)
             time = np.arange(count) / RATE
+            waves = _harmonics(np.full(count, base * 2 ** (note / 12)))
             tone = sum(
-                np.sin(2 * np.pi * base * 2 ** (note / 12) * harmonic * time) / harmonic**1.3
-                for harmonic in range(1, 7)
+                wave / harmonic**1.3 for wave, harmonic in zip(waves, range(1, 7), strict=False)
             )
             found[start : start + count] += tone * np.exp(-2.5 * time) * np.minimum(time * 200, 1)
         count = min(int(0.12 * RATE), length - start)

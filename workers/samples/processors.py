@@ -1,0 +1,150 @@
+"""Real samples: the model's own tokenizer, image processor or feature extractor on our material.
+
+What lies beside the model is loaded as an app loads it, from local files alone. Inputs are padded
+and cut to the planned sizes; what a processor does not give (positions, tokens of a decoder) is
+derived. Everything follows from the number of a sample.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+from workers.engine import StageError
+from workers.runtimes.session import Port
+from workers.samples import synthetic
+from workers.samples.pictures import Pictures
+from workers.samples.recordings import Recordings
+from workers.samples.words import Words
+from workers.sources.errors import failing
+
+KIND = "processor"
+_TOKENIZERS = (
+    "tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json", "spiece.model",
+    "sentencepiece.bpe.model", "tokenizer.model",
+)  # fmt: skip
+_PREPROCESSORS = (
+    "preprocessor_config.json", "image_processor_config.json", "feature_extractor_config.json",
+    "processor_config.json",
+)  # fmt: skip
+_OF_IMAGES = ("do_resize", "do_rescale", "do_convert_rgb", "image_mean", "image_processor_type")
+"""Settings that only the processors of images have."""
+_ITEMS = {
+    "input_ids": 2, "decoder_input_ids": 2, "pixel_values": 4, "flattened_patches": 3,
+    "input_values": 2, "input_features": 3,
+}  # fmt: skip
+"""Inputs whose first axis is that of the batch, if they have at least so many axes."""
+Sample = dict[str, Any]
+
+
+class Part(Protocol):
+    """A tokenizer, an image processor or a feature extractor."""
+
+    origin: str
+    """For people."""
+
+    def row(self, number: int) -> Sample:
+        """The inputs that it makes of one item, without the axis of the batch."""
+
+
+@dataclass(frozen=True)
+class Real:
+    """Samples of processors. Inputs that none of them makes are missing."""
+
+    kinds: Mapping[str, str]
+    """The kind of each input that the samples have."""
+    origin: str
+    """For people."""
+    sample: Callable[[int], Sample]
+    """The sample of a number; any few in a row have short and long texts."""
+
+
+class _Unusable(StageError):
+    """A processor that cannot be loaded or run here."""
+
+
+def real(
+    folder: Path,
+    task: str,
+    config: Any,
+    wanted: Mapping[str, Port],
+    sizes: Mapping[str, int],
+    *,
+    remote_code: bool = False,
+    notice: Callable[[str], object] = print,
+) -> Real | None:
+    """Samples for a graph from what lies beside its model; None: nothing there makes any.
+
+    Open axes get these sizes. `notice` takes a line about a processor that cannot be used here.
+    Raises `StageError` if a processor belongs to another model.
+    """
+    shapes = {name: synthetic.shape(port, sizes) for name, port in wanted.items()}
+    parts: list[Part] = []
+    makers: dict[str, Part] = {}
+    for kind, file in (
+        (Words, _beside(folder, _TOKENIZERS)),
+        (Pictures, _beside(folder, _PREPROCESSORS, *_OF_IMAGES)),
+        (Recordings, _beside(folder, _PREPROCESSORS, "sampling_rate")),
+    ):
+        if not file or not kind.takes(shapes):
+            continue
+        try:
+            with failing(_Unusable, f"{file} cannot be used here"), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                loaded = kind.load(folder, remote_code)
+                part: Part = kind(loaded, task.removesuffix("-with-past"), config, shapes, file)
+                made = part.row(0)
+                makers |= {name: part for name in wanted if name in made and name not in makers}
+        except _Unusable as error:
+            notice(str(error.args[0]))
+        else:
+            parts.append(part)
+    if not makers:
+        return None
+    origin = " and ".join(part.origin for part in parts)
+    sample = partial(_sample, parts, makers, wanted, shapes)
+    return Real(dict.fromkeys(makers, KIND), origin, sample)
+
+
+def _beside(folder: Path, files: Sequence[str], *keys: str) -> str:
+    """The first of these files that is there; with `keys`, the first that has one of them."""
+    for name in files:
+        with contextlib.suppress(OSError, ValueError):
+            if not keys and (folder / name).is_file():
+                return name
+            text = (folder / name).read_bytes() if keys else b"{}"
+            found = json.loads(text)
+            inner = [one for one in found.values() if isinstance(one, dict)]
+            if any(key in part for part in (found, *inner) for key in keys):
+                return name
+    return ""
+
+
+def _sample(
+    parts: list[Part],
+    makers: Mapping[str, Part],
+    wanted: Mapping[str, Port],
+    shapes: Mapping[str, tuple[int, ...]],
+    number: int,
+) -> Sample:
+    import numpy as np
+
+    count = max((shapes[name][0] for name in makers if len(shapes[name]) >= _ITEMS.get(name, 9)),
+                default=1)  # fmt: skip
+    rows = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for row in range(count):
+            made = [(part, part.row(number * count + row)) for part in parts]
+            rows.append({name: found[name] for part, found in made for name in found
+                         if makers.get(name) is part})  # fmt: skip
+    return {
+        name: np.stack([row[name] for row in rows]).reshape(shapes[name]).astype(wanted[name].dtype)
+        for name in makers
+    }
