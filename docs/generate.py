@@ -122,6 +122,10 @@ KEYS = {
     "language": "the default for models that generate text, e.g. `w4`",
     "weight_form": "the operator that reads 4-bit weights: `DequantizeLinear` (plain ONNX, from "
     "opset 21) or ONNX Runtime's `MatMulNBits` (any opset)",
+    "accuracy_level": "what `MatMulNBits` may round its input to before it multiplies: 4 is int8, "
+    "0 (default) leaves it to the provider",
+    "rewrites": "what is rewritten in quantized graphs because of the provider's limits: `biases`, "
+    "`epsilons`, `neutral`, `pools`, `transposes` ([what they are](../verification.md))",
     "qdq": "false: a QDQ graph is known to fail",
     "static_shapes": "true: dimensions must be fixed",
     "optimization": "graph optimization level: disabled, basic, extended",
@@ -131,7 +135,12 @@ KEYS = {
     "why": "the reasons for this row; notices show them",
 }
 
+_CHANNELS = {
+    "channels": "the operators whose weights may have a scale for each channel: `Conv`, "
+    "`ConvTranspose`, `Gemm`, `MatMul` (default: all)"
+}
 OF_TABLES = {
+    "[[ep]]": _CHANNELS,
     "": {
         "dataset": "datasets by the group or task of the models that they are for; the dataset of a"
         " model wins, then that of its group"
@@ -143,7 +152,8 @@ OF_TABLES = {
     },
     "[model.verify]": {"task": "a task metric (below)"},
     "[model.verify.task]": {"dataset": "the samples of the metric (`.npz` or `.jsonl`)"},
-    "[[target]]": {
+    "[[target]]": _CHANNELS
+    | {
         "precision": "the default precision of the target, or `auto`",
         "opset": "the opsets that the target supports: `[lowest, highest]`",
     },

@@ -92,6 +92,12 @@ class Model:
         return f"{self.id}:{self.task}" if self.task else self.id
 
 
+CHANNELS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
+"""Operators whose weights have channels."""
+REWRITES = ("biases", "epsilons", "neutral", "pools", "transposes")
+"""What an engine can rewrite because of a provider's limits."""
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """One EP on one device, with its policy; a row of data/targets.toml."""
@@ -119,6 +125,12 @@ class Target:
     quantizer: str = "qnn"
     weight_form: str = "DequantizeLinear"
     """The operator that reads 4-bit weights: plain ONNX, or ONNX Runtime's `MatMulNBits`."""
+    accuracy_level: int = 0
+    """What MatMulNBits may round its input to: 4 is int8, 0 leaves it to the provider."""
+    rewrites: tuple[str, ...] = ()
+    """What is rewritten in quantized graphs because of the provider's limits."""
+    channels: tuple[str, ...] = CHANNELS
+    """Operators whose weights may have a scale for each channel."""
     blocked_passes: tuple[str, ...] = ()
     blocked_ops: tuple[str, ...] = ()
     why: str = ""
@@ -171,6 +183,10 @@ class Policy:
     notices: tuple[str, ...] = ()
     build: Mapping[str, Any] = field(default_factory=dict)
     """The catalog's options for the engine (`matrix.build_options`)."""
+    rewrites: tuple[str, ...] = ()
+    channels: tuple[str, ...] = CHANNELS
+    accuracy_level: int = 0
+    """As the target has them, where a precision is quantized."""
     parity: Mapping[str, float] = field(default_factory=dict)
     """Of a quantized precision: the catalog's own threshold, which decides about another try."""
 

@@ -17,6 +17,8 @@ from matrix.model import COMMON_OPSET, Model, Overrides, Policy, Target
 from matrix.nearest import hint, quote
 
 PRECISIONS = ("fp32", "fp16", "w8a16", "w8a8", "w8", "w4", "w4a16")
+CALIBRATED = ("w8a16", "w8a8")
+"""With quantized activations, whose ranges come from samples."""
 FOUR_BITS = ("w4", "w4a16")
 """4-bit weights; float32 arithmetic, or everything else in fp16."""
 PLAIN_FORM = "DequantizeLinear"
@@ -162,6 +164,7 @@ def _policy(asked: str | None, target: Target, flags: Flags, overrides: Override
         blocked_ops=target.blocked_ops,
         notices=(notice,) if notice else (),
         build=overrides.build or {},
+        **_limits(precision, target),
         parity=_threshold(overrides, precision) if quantized(precision) else {},
     )
 
@@ -170,6 +173,15 @@ def _quantizer(precision: str, target: Target) -> str | None:
     if precision in FOUR_BITS:
         return target.weight_form
     return target.quantizer if quantized(precision) else None
+
+
+def _limits(precision: str, target: Target) -> dict[str, Any]:
+    """What of a target's row matters to a precision."""
+    if precision in FOUR_BITS:
+        return {"accuracy_level": target.accuracy_level}
+    if precision in CALIBRATED:
+        return {"rewrites": target.rewrites, "channels": target.channels}
+    return {}
 
 
 def _threshold(overrides: Overrides, precision: str) -> dict[str, float]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from matrix.cellid import LABEL
 from matrix.errors import PlanError, Problem, UsageError
 from matrix.globs import compiled
-from matrix.model import Target
+from matrix.model import CHANNELS, REWRITES, Target
 from matrix.nearest import hint, quote
 from matrix.policy import (
     AUTO,
@@ -41,6 +41,9 @@ class Ep:
     aliases: tuple[str, ...] = ()
     internal_quantization: bool = False
     """It quantizes by itself."""
+    rewrites: tuple[str, ...] = ()
+    channels: tuple[str, ...] = CHANNELS
+    """What its targets have unless their rows say otherwise."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -157,8 +160,18 @@ def load_targets(extra: Path | None = None) -> Targets:
     return Targets(rows.values(), eps.values())
 
 
+def _limits(entry: Entry, ep: Ep) -> dict[str, tuple[str, ...]]:
+    """What quantized graphs of a provider or target may hold."""
+    rewrites = entry.several("rewrites", REWRITES, "rewrite")
+    channels = entry.several("channels", CHANNELS, "operator")
+    return {
+        "rewrites": ep.rewrites if rewrites is None else rewrites,
+        "channels": ep.channels if channels is None else channels,
+    }
+
+
 def _ep(entry: Entry) -> Ep | None:
-    found = entry.record(Ep)
+    found = entry.record(Ep, **_limits(entry, Ep("", "")))
     entry.close()
     if found.name and not LABEL.fullmatch(found.name):
         entry.bad(f"name {quote(found.name)} may hold only a-z, 0-9 and '_'")
@@ -184,6 +197,8 @@ def _target(entry: Entry, eps: dict[str, Ep]) -> Target | None:
         opset=_opsets(entry),
         optimization=entry.choice("optimization", LEVELS) or "basic",
         weight_form=entry.choice("weight_form", FORMS) or PLAIN_FORM,
+        accuracy_level=entry.integer("accuracy_level", 0, 4) or 0,
+        **_limits(entry, ep or Ep("", "")),
     )
     entry.close()
     _check_row(entry, row, ep)

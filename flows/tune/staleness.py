@@ -14,6 +14,7 @@ from flows.tune.champions import machine_words, runtime_words
 from matrix.champions import Champion, read_champions
 from matrix.errors import MillError
 from matrix.model import Plan, Target
+from workers.build.keys import shown
 from workers.errors import BuildFailed
 from workers.host.client import EngineHost
 from workers.measure.result import Machine, this_machine
@@ -67,7 +68,7 @@ def changed_since(
     """
     proof = one.proof
     found = [
-        f"{name} was {version}, and is {tools.get(name) or 'missing'}"
+        f"{name} was {shown(version)}, and is {shown(tools.get(name) or 'missing')}"
         for name, version in proof.tools.items()
         if tools and tools.get(name) != version
     ]

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from matrix.model import CHANNELS
 from workers.engine import Request
 
 RANDOM = {"kind": "random", "ref": "bert", "revision": None, "seed": 7, "config": {"x": 1}}
@@ -24,6 +25,9 @@ def policy(**changes: Any) -> dict[str, Any]:
         "quantizer": "qnn",
         "blocked_passes": [],
         "blocked_ops": [],
+        "rewrites": [],
+        "channels": list(CHANNELS),
+        "accuracy_level": 0,
         **changes,
     }
 

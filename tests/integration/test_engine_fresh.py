@@ -55,8 +55,8 @@ def test_every_stage_and_precision_works_in_a_fresh_host(
     cells = cells_of("demo", tmp_path, [f"demo/bert-tiny:{tail}" for tail in BERT])
     said = same_in_fresh_hosts(cells, tmp_path, optimum)
     assert set(said) == {"export", "inputs", "optimize", "quantize"}
-    assert said["inputs"][-1] == "making inputs 8/8"
-    assert "calibrating 8/8" in said["quantize"]
+    assert said["inputs"][-1] == "making inputs 88/88"
+    assert "calibrating 64/64" in said["quantize"]
     assert "converting to fp16" in said["quantize"]
 
 

@@ -34,6 +34,8 @@ from matrix.model import Cell, SourceKind
 from workers.build.request import target_json
 
 Json = Mapping[str, Any]
+ENGINE_CODE = "engine."
+"""How the digests of an engine's code begin among its tools."""
 
 
 def statement(
@@ -66,7 +68,7 @@ def statement(
             "id": builder or _builder(record["host"]["name"]),
             "version": {
                 "modelmill": modelmill,
-                f"engine {engine['name']}": str(engine["tools"].get("engine", "")),
+                **_code(engine),
                 "python": record["host"]["python"],
             },
         },
@@ -178,8 +180,17 @@ def _tools(tools: Json) -> list[dict[str, Any]]:
     return [
         {"name": name, "uri": tool_uri(name, str(version))}
         for name, version in sorted(tools.items())
-        if name != "engine"
+        if not name.startswith(ENGINE_CODE)
     ]
+
+
+def _code(engine: Json) -> dict[str, str]:
+    """The digests of the engine's code for each stage."""
+    return {
+        f"engine {engine['name']}, {name.removeprefix(ENGINE_CODE)}": str(digest)
+        for name, digest in sorted(engine["tools"].items())
+        if name.startswith(ENGINE_CODE)
+    }
 
 
 def _builder(host: object) -> str:

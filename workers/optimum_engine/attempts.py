@@ -3,7 +3,6 @@
 The order is fixed; each step changes the best graph so far:
 
     percentile   activation ranges without the outermost values
-    channels     the weights of MatMul also get a scale for each channel
     wide         16 bits for the quarter of the operators that lose the most
     wider        16 bits for half of them, as many as the label of the precision allows
     float        the first quarter stays in floating point, the second gets 16 bits; operators
@@ -22,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from machine.files import remove_tree
-from matrix.verification import Threshold
 from workers.engine import StageError, StageJob
+from workers.numerics.compare import MOST_DB
 from workers.optimum_engine import losses, qdq
 from workers.optimum_engine.float_graph import FloatGraph
 from workers.optimum_engine.losses import Distance
@@ -34,7 +33,7 @@ from workers.sources import model_file, onnx_graph
 
 ASKED = "as asked"
 _DIGITS = 3
-"""Cosines are compared and recorded with so many digits: CPUs differ in the others."""
+"""Losses are compared with so many digits: CPUs differ in the others."""
 _QUARTERS = {"wide": 1, "wider": 2, "float": 2}
 """Step -> how many quarters of the operators have more than 8 bits."""
 _LOSSY = 0.1
@@ -50,9 +49,9 @@ class Attempt:
     folder: Path = Path()
 
     @property
-    def cosine(self) -> float:
+    def snr(self) -> float:
         """Of its worst output."""
-        return round(self.distance.cosine, _DIGITS)
+        return self.distance.snr
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,15 +69,14 @@ def convert(
 ) -> tuple[Any, Path, dict[str, Any]]:
     """The quantized graph of one component, where its other weights are, and facts about it."""
     sets = files.load(job.inputs["inputs"], job.component, FIT)
-    graph = FloatGraph(source, sets, temp, precision, job.progress)
     asked = Settings.asked(precision, blocked, job.params)
+    graph = FloatGraph(source, sets, temp, asked, job.progress)
     if "parity" not in job.params:
         model = graph.quantized(asked)
         return model, graph.folder, qdq.facts(model, len(sets))
     trials = _Trials(job, graph, source, temp)
     first = trials.carry_out(ASKED, asked)
-    steps = [step for step in job.params["requantize"] if step != "channels" or graph.multiplies]
-    tried = search(first, steps, trials.carry_out, trials.rank)
+    tried = search(first, job.params["requantize"], trials.carry_out, trials.rank)
     folder = best(tried).folder
     model = model_file.load_graph(folder)
     return model, folder, {**qdq.facts(model, len(sets)), **told(tried)}
@@ -103,20 +101,17 @@ def search(
 
 
 def best(tried: Sequence[Attempt]) -> Attempt:
-    """The last one if it passes, else the one with the best cosine, of equal ones the earliest."""
+    """The last one if it passes, else the one with the least noise, of equal ones the earliest."""
     if not tried[-1].distance.fault:
         return tried[-1]
-    return max(tried, key=lambda one: one.cosine)
+    return max(tried, key=lambda one: one.snr)
 
 
 def changed(step: str, attempt: Attempt, rank: Callable[[Attempt], Ranking]) -> Settings:
     """The settings of an attempt with what a step changes."""
     settings = attempt.settings
-    match step:
-        case "percentile":
-            return replace(settings, calibration="percentile")
-        case "channels":
-            return replace(settings, per_channel=(*qdq.PER_CHANNEL, "MatMul"))
+    if step == "percentile":
+        return replace(settings, calibration="percentile")
     ranking = rank(attempt)
     names, count = ranking.names, len(ranking.names)
     least = 1 if count > 1 else 0
@@ -140,16 +135,16 @@ def told(tried: Sequence[Attempt]) -> dict[str, Any]:
         return {}
     chosen, first = best(tried), tried[0]
     facts: dict[str, Any] = {
-        "attempts": [{"step": one.step, "cosine": one.cosine} for one in tried],
+        "attempts": [{"step": one.step, "snr": one.snr} for one in tried],
         "applied": chosen.step,
     }
     for name in ("wide", "floats"):
         if names := getattr(chosen.settings, name):
             facts[name] = sorted(names)
     if chosen is first:
-        notice = f"quantized in {len(tried)} ways, none better: cosine {first.cosine:.3f}"
+        notice = f"quantized in {len(tried)} ways, none better: {first.snr:g} dB above the error"
     else:
-        gain = f"cosine {first.cosine:.3f} -> {chosen.cosine:.3f}"
+        gain = f"{first.snr:g} -> {chosen.snr:g} dB above the error"
         short = " (still misses parity)" if chosen.distance.fault else ""
         notice = f"quantized again: {described(chosen.settings)}, {gain}{short}"
     return {**facts, "notice": notice}
@@ -160,8 +155,6 @@ def described(settings: Settings) -> str:
     parts = []
     if settings.calibration == "percentile":
         parts.append("percentile calibration")
-    if "MatMul" in settings.per_channel:
-        parts.append("MatMul per channel")
     for names, what in ((settings.wide, "with 16 bits"), (settings.floats, "in float")):
         if names:
             parts.append(f"{len(names)} operator{'s' * (len(names) > 1)} {what}")
@@ -181,9 +174,8 @@ class _Trials:
         self._job = job
         self._graph = graph
         self._sets = files.load(job.inputs["inputs"], job.component, CHOOSE)
+        self._judge = losses.Judge(source, self._sets, job.params["parity"])
         self._temp = temp
-        self._limit: Threshold = losses.limit_of(job.params["parity"])
-        self._wanted = losses.outputs(source, self._sets)
         self._folders: dict[Settings, Path] = {}
         self._ranked: dict[Settings, Ranking] = {}
 
@@ -197,12 +189,12 @@ class _Trials:
             model = self._graph.quantized(settings)
             onnx_graph.sort(model.graph)
             model_file.save(model, folder, self._graph.folder)
-            found = losses.outputs(folder, self._sets)
+            distance = self._judge.distance(folder)
         except StageError as error:
             if step == ASKED and not folder.is_dir():
                 raise
-            return Attempt(step, settings, Distance(-1.0, str(error)), folder)
-        return Attempt(step, settings, losses.distance(found, self._wanted, self._limit), folder)
+            return Attempt(step, settings, Distance(-MOST_DB, str(error)), folder)
+        return Attempt(step, settings, distance, folder)
 
     def rank(self, attempt: Attempt) -> Ranking:
         """By what they lose on one sample."""

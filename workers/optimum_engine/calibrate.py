@@ -1,9 +1,4 @@
-"""Calibration: the range of every float tensor of a graph over the samples.
-
-Transformers hide positions by adding the lowest float. In a quantization range that value would
-leave one step for everything else, so a quantized graph gets a smaller negative value: large enough
-that softmax gives 0 to a hidden position, small enough that scores keep their resolution.
-"""
+"""Calibration: the range of every float tensor of a graph over the samples."""
 
 from __future__ import annotations
 
@@ -13,17 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from workers.sources import model_file, onnx_graph, runtime, weight_file
+from workers.optimum_engine import masks
+from workers.sources import model_file, runtime
 from workers.sources.errors import quantize_error
 
 _CHUNK_BYTES = 1024**3
 """Activations fetched in one run; more than that takes several runs."""
 _MANTISSA_BITS = 12
-
-DEPTH = {"w8a16": 100.0, "w8a8": 50.0}
-"""The value of a mask in a quantized graph, in place of minus infinity."""
-ENDLESS = 1e30
-"""A larger value is a mask, not the result of a computation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +22,7 @@ class Limits:
     """What of a tensor's values makes its range."""
 
     depth: float
-    """Endless values (masks that the graph computes) count as this."""
+    """What hides a position (in a mask that the graph computes) counts as this."""
     outermost: float = 0.0
     """The share of the values that is left out, half of it at each end, in every sample."""
 
@@ -45,6 +36,9 @@ def ranges(
 ) -> dict[str, tuple[float, float]]:
     """The range of every float tensor over all samples, slightly widened.
 
+    A tensor has none if it is always empty, or if it has endless values that hide nothing: no
+    range could hold these.
+
     CPUs differ in the order of their sums, which would change the last bits of a range and so the
     bytes of the artifact; rounding outwards to few bits hides that, at no cost in accuracy.
     """
@@ -52,22 +46,22 @@ def ranges(
     tensors = float_tensors(model)
     inputs = {value.name for value in model.graph.input}
     present = {value.name for value in model.graph.output}
+    found = _Found(limits, masks.acting(model))
+    hidden = masks.hidden(model, limits.depth, source)
     model.graph.output.extend(
         value for name, value in tensors.items() if name not in present | inputs
     )
     ready = runtime.session(model_file.save_graph(model, source, temp))
-    found: dict[str, tuple[float, float]] = {}
     for number, sample in enumerate(sets, 1):
         progress(f"calibrating {number}/{len(sets)}")
-        widen(
-            found,
-            {name: sample[name] for name in inputs & tensors.keys() if name in sample},
-            limits,
-        )
+        found.widen({name: sample[name] for name in inputs & tensors.keys() if name in sample})
         for names in chunks(tensors, inputs):
             outputs = ready.run(names, {key: sample[key] for key in inputs if key in sample})
-            widen(found, dict(zip(names, outputs, strict=True)), limits)
-    return {name: rounded(*bounds) for name, bounds in sorted(found.items())}
+            found.widen(dict(zip(names, outputs, strict=True)))
+    for name in hidden & found.bounds.keys():
+        low, high = found.bounds[name]
+        found.bounds[name] = min(low, -limits.depth), high
+    return {name: rounded(*bounds) for name, bounds in sorted(found.bounds.items())}
 
 
 def float_tensors(model: Any) -> dict[str, Any]:
@@ -98,33 +92,50 @@ def chunks(tensors: Mapping[str, Any], inputs: Iterable[str]) -> list[list[str]]
     return [part for part in parts if part]
 
 
-def widen(found: dict[str, tuple[float, float]], arrays: Mapping[str, Any], limits: Limits) -> None:
-    for name, array in arrays.items():
-        if not array.size:
-            continue
-        low, high = finite_bounds(array, limits)
-        if math.isnan(low) or math.isnan(high):
-            raise quantize_error(
-                f"the model computes NaN at '{name}'", "check the model or its dataset"
-            )
-        before = found.get(name, (low, high))
-        found[name] = min(low, before[0]), max(high, before[1])
+class _Found:
+    """The bounds of tensors over the samples so far."""
+
+    def __init__(self, limits: Limits, hiding: set[str]) -> None:
+        self._limits = limits
+        self._hiding = hiding
+        self._endless: set[str] = set()
+        self.bounds: dict[str, tuple[float, float]] = {}
+
+    def widen(self, arrays: Mapping[str, Any]) -> None:
+        """Take another sample's values."""
+        for name, array in arrays.items():
+            if not array.size or name in self._endless:
+                continue
+            low, high = bounds(array, self._limits, hides=name in self._hiding)
+            if math.isnan(low) or math.isnan(high):
+                raise quantize_error(
+                    f"the model computes NaN at '{name}'", "check the model or its dataset"
+                )
+            if max(-low, high) > masks.ENDLESS:
+                self._endless.add(name)
+                self.bounds.pop(name, None)
+                continue
+            before = self.bounds.get(name, (low, high))
+            self.bounds[name] = min(low, before[0]), max(high, before[1])
 
 
-def finite_bounds(array: Any, limits: Limits) -> tuple[float, float]:
+def bounds(array: Any, limits: Limits, *, hides: bool) -> tuple[float, float]:
+    """The bounds of a tensor's values, as they are if these are NaN or endless.
+
+    `hides`: its largest values hide positions.
+    """
     import numpy as np
 
     low, high = float(array.min()), float(array.max())
-    if math.isnan(low):
-        return low, high
-    if low >= -ENDLESS and high <= ENDLESS:
-        return _inner(array, limits.outermost)
-    finite = array[np.abs(array) <= ENDLESS]
-    inner = _inner(finite, limits.outermost) if finite.size else (0.0, 0.0)
-    return (
-        min(inner[0], -limits.depth) if low < -ENDLESS else inner[0],
-        max(inner[1], limits.depth) if high > ENDLESS else inner[1],
-    )
+    most = max(-low, high)
+    if hides and most > masks.HIDES:
+        finite = array[np.abs(array) <= masks.HIDES]
+        inner = _inner(finite, limits.outermost) if finite.size else (0.0, 0.0)
+        return (
+            min(inner[0], -limits.depth) if low < -masks.HIDES else inner[0],
+            max(inner[1], limits.depth) if high > masks.HIDES else inner[1],
+        )
+    return _inner(array, limits.outermost) if most <= masks.ENDLESS else (low, high)
 
 
 def _inner(array: Any, outermost: float) -> tuple[float, float]:
@@ -154,25 +165,3 @@ def outwards(value: float, direction: int) -> float:
     if abs(scaled - nearest) < 1e-3:
         snapped = nearest
     return math.ldexp(snapped, exponent - _MANTISSA_BITS)
-
-
-def make_shallow(model: Any, depth: float, source: Path) -> int:
-    """Replace endless values in the constants of a graph; returns how many tensors had some."""
-    return sum(_shallow(tensor, depth, source) for tensor in onnx_graph.tensors(model))
-
-
-def _shallow(tensor: Any, depth: float, source: Path) -> bool:
-    import numpy as np
-    from onnx import TensorProto, numpy_helper
-
-    if tensor.data_type != TensorProto.FLOAT:
-        return False
-    values = weight_file.values(tensor, source)
-    if not values.size or (values.max() <= ENDLESS and values.min() >= -ENDLESS):
-        return False
-    endless = np.abs(values) > ENDLESS
-    if not endless.any():
-        return False
-    shallow = np.where(endless, np.sign(values) * np.float32(depth), values)
-    tensor.CopyFrom(numpy_helper.from_array(shallow.astype(np.float32), tensor.name))
-    return True

@@ -1,4 +1,7 @@
-"""Replaces what the HTP refuses or cannot compute by operators that it takes, with equal results.
+"""Replaces what a device refuses or cannot compute by operators that it takes, with equal results.
+
+The row of a target says which of these rewrites its provider needs (`rewrites`); so far these are
+limits of the HTP, the processor behind Qualcomm's NPU.
 
 Pools whose window exceeds their input become means. A transpose of more than five dimensions
 between two reshapes becomes several of four dimensions, each of which swaps two neighbouring blocks
@@ -11,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 _MOST_DIMENSIONS = 5
@@ -24,15 +27,25 @@ _NEUTRAL = {"Add": 0, "Sub": 0, "Mul": 1, "Div": 1}
 _SYMMETRIC = ("Add", "Mul")
 
 
-def rewrite(model: Any) -> int:
+def rewrite(model: Any, wanted: Collection[str]) -> int:
     """Rewrite a graph whose tensors have known shapes; returns how many operators changed."""
     shapes = _shapes(model)
+    steps = {
+        "pools": _widen_pools,
+        "neutral": _drop_neutral,
+        "biases": _set_biases_apart,
+        "transposes": _lower,
+    }
+    return sum(step(model, shapes) for name, step in steps.items() if name in wanted)
+
+
+def _widen_pools(model: Any, shapes: dict[str, list[int]]) -> int:
+    """Take the mean of the whole input where a pool is larger than that."""
     pools = [node for node in model.graph.node if _too_large(node, shapes)]
     for node in pools:
         node.op_type = "GlobalAveragePool"
         del node.attribute[:]
-    dropped = _drop_neutral(model, shapes)
-    return len(pools) + dropped + _set_biases_apart(model, shapes) + _lower(model, shapes)
+    return len(pools)
 
 
 def biases_of_several(model: Any) -> set[str]:

@@ -5,14 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
+from workers import code
 from workers.engine import BuildPlan, Request, StageError, StageJob, StageReport, version
 from workers.optimum_engine import layout
 from workers.sources import runtime, source
 from workers.sources.errors import unsupported
 from workers.sources.temporary import temporary_folder
-
-REVISION = "7"
-"""Raised whenever this package would make other bytes from the same inputs and tools."""
 
 NONE = "none"
 """In place of the version of a tool that few models need."""
@@ -38,10 +36,9 @@ class OptimumEngine:
 
     def tools(self) -> Mapping[str, str]:
         """Versions of every tool that can change a byte of any output."""
-        found = {name: version(name) for name in layout.EXPORT_TOOLS if name != "engine"}
         return {
-            "engine": REVISION,
-            **found,
+            **{f"engine.{stage}": code.digest(*names) for stage, names in layout.CODE.items()},
+            **{name: version(name) for name in layout.EXPORT_TOOLS},
             "onnxruntime": runtime.installed(),
             "onnxscript": version("onnxscript") or NONE,
         }

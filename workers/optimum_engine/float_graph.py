@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from workers.optimum_engine import calibrate, device_limits, qdq
+from workers.optimum_engine import calibrate, device_limits, masks, qdq
 from workers.optimum_engine.qdq import Settings
 from workers.sources import model_file, onnx_graph, runtime
 from workers.sources.errors import one_line, quantize_error
@@ -23,22 +23,15 @@ class FloatGraph:
         source: Path,
         sets: Sequence[Mapping[str, Any]],
         temp: Path,
-        precision: str,
+        asked: Settings,
         progress: Callable[[str], None],
     ) -> None:
         progress("preparing the graph")
-        self.folder = _prepare(source, temp, precision)
+        self.folder = _prepare(source, temp, asked)
         self._sets = sets
         self._temp = temp
         self._progress = progress
         self._ranges: dict[str, Mapping[str, tuple[float, float]]] = {}
-
-    @property
-    def multiplies(self) -> bool:
-        """Whether MatMul has a weight of two dimensions."""
-        model = model_file.load_graph(self.folder)
-        tables = {tensor.name for tensor in model.graph.initializer if len(tensor.dims) == 2}
-        return any(n.op_type == "MatMul" and n.input[1] in tables for n in model.graph.node)
 
     def quantized(self, settings: Settings) -> Any:
         """The quantized graph."""
@@ -56,15 +49,16 @@ class FloatGraph:
         method = settings.calibration
         if method not in self._ranges:
             outermost = OUTERMOST if method == "percentile" else 0.0
-            limits = calibrate.Limits(calibrate.DEPTH[settings.precision], outermost)
+            limits = calibrate.Limits(masks.DEPTH[settings.precision], outermost)
             self._ranges[method] = calibrate.ranges(
                 self.folder, self._sets, self._temp / f"calibrate-{method}", limits, self._progress
             )
         return self._ranges[method]
 
 
-def _prepare(source: Path, temp: Path, precision: str) -> Path:
-    """Apply QNN's fusions, name every node, add the type of every tensor."""
+def _prepare(source: Path, temp: Path, asked: Settings) -> Path:
+    """Apply QNN's fusions, name every node, add the type of every tensor, and rewrite what the
+    provider cannot compute."""
     import onnx
     from onnxruntime.quantization.execution_providers.qnn.fusion_lpnorm import (
         FusionLpNormalization,
@@ -73,7 +67,7 @@ def _prepare(source: Path, temp: Path, precision: str) -> Path:
     from onnxruntime.quantization.onnx_model import ONNXModel
 
     model = model_file.load_graph(source)
-    calibrate.make_shallow(model, calibrate.DEPTH[precision], source)
+    masks.make_shallow(model, masks.DEPTH[asked.precision], source)
     wrapped = ONNXModel(model)
     fusions = [FusionGelu, FusionLpNormalization]
     if onnx_graph.opset(model) >= 17:
@@ -86,7 +80,7 @@ def _prepare(source: Path, temp: Path, precision: str) -> Path:
     model_file.save(model, temp / "ready", source)
     runtime.add_types(temp / "ready", temp / "types")
     typed = model_file.load_graph(temp / "ready")
-    if device_limits.rewrite(typed):
+    if device_limits.rewrite(typed, asked.rewrites):
         onnx.save(typed, str(temp / "ready" / model_file.MODEL))
         runtime.add_types(temp / "ready", temp / "types-again")
     return temp / "ready"

@@ -56,8 +56,11 @@ def convert(
             tables += 1
         elif _is_product(tensor, nodes, size, plain=plain):
             blocks = quantized(_matrix(tensor, nodes, source), size, symmetric=params["symmetric"])
-            write = int4_nodes.dequantize if plain else int4_nodes.multiply
-            write(graph, tensor, nodes, blocks, size)
+            if plain:
+                int4_nodes.dequantize(graph, tensor, nodes, blocks, size)
+            else:
+                level = params.get("accuracy_level", 0)
+                int4_nodes.multiply(graph, tensor, nodes, blocks, size, level)
             products += 1
         else:
             left += 1

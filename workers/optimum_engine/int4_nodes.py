@@ -50,8 +50,13 @@ def dequantize(graph: Any, tensor: Any, nodes: Sequence[Any], blocks: Blocks, si
             node.attribute.remove(attribute)
 
 
-def multiply(graph: Any, tensor: Any, nodes: Sequence[Any], blocks: Blocks, size: int) -> None:
-    """Put MatMulNBits in the place of the nodes that read a weight."""
+def multiply(
+    graph: Any, tensor: Any, nodes: Sequence[Any], blocks: Blocks, size: int, level: int
+) -> None:
+    """Put MatMulNBits in the place of the nodes that read a weight.
+
+    `level`: what it may round its input to before it multiplies (4: int8); 0 leaves it open.
+    """
     import numpy as np
     from onnx import helper, numpy_helper
 
@@ -81,6 +86,7 @@ def multiply(graph: Any, tensor: Any, nodes: Sequence[Any], blocks: Blocks, size
             N=outputs,
             bits=4,
             block_size=size,
+            **({"accuracy_level": level} if level else {}),
         )
         node.CopyFrom(made)
         if bias:

@@ -7,14 +7,15 @@ of target and EP, an unused option) must not become parameters.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from matrix.build_options import LEVELS
 from matrix.model import SourceKind
-from matrix.policy import FORMS, FOUR_BITS, PLAIN_FORM
-from matrix.verification import COSINE
+from matrix.policy import CALIBRATED, FORMS, FOUR_BITS, PLAIN_FORM
+from matrix.verification import Limit
 from workers.engine import SOURCE, Request, StageSpec
 from workers.optimum_engine import decoders
 from workers.optimum_engine.architectures import rows
@@ -23,9 +24,18 @@ from workers.sources import optimize
 from workers.sources.errors import listed, optimize_error, quantize_error
 from workers.sources.source import Resolved, allowed
 
-EXPORT_TOOLS = ("engine", "torch", "transformers", "optimum", "optimum-onnx", "onnx", "numpy")
-INPUT_TOOLS = ("engine", "transformers", "optimum", "optimum-onnx", "numpy")
-READY_TOOLS = ("engine", "onnx", "numpy")
+_OWN = "workers.optimum_engine"
+CODE = {
+    "export": (f"{_OWN}.export", f"{_OWN}.reference", f"{_OWN}.architectures"),
+    "inputs": (f"{_OWN}.inputs", f"{_OWN}.architectures", "workers.samples"),
+    "optimize": ("workers.sources.optimize",),
+    "quantize": (f"{_OWN}.quantize",),
+    "share": (f"{_OWN}.shared_weights",),
+}
+"""Stage -> the modules and packages that do its work."""
+EXPORT_TOOLS = ("torch", "transformers", "optimum", "optimum-onnx", "onnx", "numpy")
+INPUT_TOOLS = ("transformers", "optimum", "optimum-onnx", "numpy")
+READY_TOOLS = ("onnx", "numpy")
 READY = "onnx-file"
 """In place of a task: the inputs follow from the graph alone."""
 GRAPH_TOOLS = optimize.TOOLS
@@ -33,13 +43,11 @@ GRAPH_TOOLS = optimize.TOOLS
 BLOCK_SIZE = 32
 """Values of a 4-bit weight that share a scale."""
 PRECISIONS = ("fp32", "fp16", "w8a16", "w8a8", "w8", "w4", "w4a16")
-CALIBRATED = ("w8a16", "w8a8")
 QUANTIZERS = ("qnn",)
 CALIBRATION = ("calibration", "per_channel", "symmetric")
 """Build options of calibrated precisions that go to the stage as they are."""
 STEPS = {
-    "percentile": "calibration", "channels": "per_channel", "wide": "", "wider": "",
-    "float": "float_ops",
+    "percentile": "calibration", "wide": "", "wider": "", "float": "float_ops",
 }  # fmt: skip
 """In which order a graph that misses parity is quantized again (`attempts`), each with the build
 option that decides in its place."""
@@ -60,16 +68,17 @@ def stages(request: Request, source: Resolved) -> list[StageSpec]:
     if step := optimize.stage(policy):
         specs.append(step)
         last = "optimize"
-    if step := _quantize(policy, last):
+    if step := _quantize(policy, last, request.model["task"]):
         specs.append(step)
         last = "quantize"
     if decoders.generates(request.model["task"]) and not request.model["source"].get("file"):
         inputs = tuple(dict.fromkeys((last, "export")))
-        specs.append(StageSpec("share", {}, inputs, GRAPH_TOOLS))
+        specs.append(StageSpec("share", {}, inputs, ("engine.share", *GRAPH_TOOLS)))
     return specs
 
 
 def _export(request: Request, source: Resolved) -> StageSpec:
+    tools: tuple[str, ...] = ("engine.export", *EXPORT_TOOLS)
     params: dict[str, Any] = {
         "task": request.model["task"],
         "opset": int(request.policy["opset"]),
@@ -79,12 +88,12 @@ def _export(request: Request, source: Resolved) -> StageSpec:
         params["commit"] = source.commit
     if file := request.model["source"].get("file"):
         del params["task"]  # nothing is exported
-        return StageSpec("export", {**params, "file": file}, (SOURCE,), READY_TOOLS)
+        tools = ("engine.export", *READY_TOOLS)
+        return StageSpec("export", {**params, "file": file}, (SOURCE,), tools)
     if source.kind is not SourceKind.RANDOM:
         params["allow"] = allowed(request)
         if request.model.get("new_head"):
             params["new_head"] = True
-    tools: tuple[str, ...] = EXPORT_TOOLS
     architecture = _architecture(request, source)
     if (exporter := rows.exporter(architecture)) != rows.TORCHSCRIPT:
         params["exporter"] = exporter
@@ -124,10 +133,10 @@ def _inputs(request: Request, source: Resolved) -> StageSpec:
         params["shapes"] = shapes
     if dataset := request.model.get("dataset"):
         params["dataset"] = datasets.dataset_params(dataset)
-    return StageSpec("inputs", params, ("export",), tools)
+    return StageSpec("inputs", params, ("export",), ("engine.inputs", *tools))
 
 
-def _quantize(policy: Mapping[str, Any], last: str) -> StageSpec | None:
+def _quantize(policy: Mapping[str, Any], last: str, task: str) -> StageSpec | None:
     precision = policy["precision"]
     if precision == "fp32":
         return None
@@ -139,10 +148,12 @@ def _quantize(policy: Mapping[str, Any], last: str) -> StageSpec | None:
     if precision in CALIBRATED:
         params["quantizer"] = policy["quantizer"] or QUANTIZERS[0]
         inputs = (last, "inputs")
+        params["channels"] = sorted(policy["channels"])
+        if rewrites := policy["rewrites"]:
+            params["rewrites"] = sorted(rewrites)
         params |= {name: options[name] for name in CALIBRATION if name in options}
         if options.get("requantize", True):
-            given = policy.get("parity") or {}
-            params["parity"] = {"cosine": COSINE[precision], **given}
+            params["parity"] = _parity(policy, task)
             params["requantize"] = [step for step, by in STEPS.items() if by not in options]
     if precision in FOUR_BITS:
         params["weights"] = {
@@ -150,7 +161,20 @@ def _quantize(policy: Mapping[str, Any], last: str) -> StageSpec | None:
             "block_size": options.get("block_size", BLOCK_SIZE),
             "symmetric": options.get("symmetric", False),
         }
-    return StageSpec("quantize", params, inputs, GRAPH_TOOLS, per_component=True)
+        if (level := policy["accuracy_level"]) and policy["quantizer"] != PLAIN_FORM:
+            params["weights"]["accuracy_level"] = level
+    tools = ("engine.quantize", *GRAPH_TOOLS)
+    return StageSpec("quantize", params, inputs, tools, per_component=True)
+
+
+def _parity(policy: Mapping[str, Any], task: str) -> dict[str, Any]:
+    """What decides whether an attempt is good enough: the limits, and the task's decisions."""
+    usual, given = Limit.usual(policy["precision"]), dict(policy.get("parity") or {})
+    cosine = given.pop("cosine", None)
+    if cosine is not None and cosine < 1:  # of values around zero
+        given["snr"] = round(-10 * math.log10(2 * (1 - cosine)), 1)
+    kept = {"snr": usual.snr, "agreement": usual.agreement, "floor": usual.floor, "task": task}
+    return {**kept, **given}
 
 
 def _options(policy: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -14,50 +14,71 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from matrix.verification import Threshold
+from matrix.verification import Limit
+from workers.numerics.compare import MOST_DB, compare, fault
+from workers.numerics.kept import Shapes, counted
 from workers.optimum_engine import calibrate
-from workers.runtimes.values import compare
-from workers.sources import model_file, runtime
-from workers.verify.ladder.parity import too_far
+from workers.sources import model_file, onnx_graph, runtime
 
 Sample = Mapping[str, Any]
 _WEIGHTED = ("MatMul", "Gemm", "Conv", "ConvTranspose")
 _MOST_RUNS = 64
 """How often a graph is run at most to find the operators that lose most."""
-_SPARE = 0.1
-"""How much nearer to 1 than the limit a cosine must be: a device rounds a little otherwise."""
+_SPARE = 1.0
+"""How many decibels above the limit a graph must be: a device rounds a little otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
 class Distance:
     """How far the outputs of a graph are from the float graph's."""
 
-    cosine: float
-    """Of the worst output; -1: its values are no numbers."""
+    snr: float
+    """Decibels of the worst output (`workers.numerics`)."""
     fault: str = ""
     """What parity has against it; empty: nothing."""
 
 
-def outputs(folder: Path, sets: Sequence[Sample]) -> list[dict[str, Any]]:
-    """What the graph in a folder computes from samples."""
-    ready = runtime.session(folder / model_file.MODEL)
-    return [runtime.run(ready, sample) for sample in sets]
+class Judge:
+    """Compares quantized graphs with a float graph, on samples, as verification does."""
+
+    def __init__(self, source: Path, sets: Sequence[Sample], params: Mapping[str, Any]) -> None:
+        limits = {
+            name: params[name] for name in ("agreement", "floor", "max_abs") if name in params
+        }
+        self._limit = Limit(params["snr"] + _SPARE, **limits)
+        self._task = params.get("task", "")
+        self._sets = sets
+        self._wanted = self._outputs(source)
+        model = model_file.load_graph(source)
+        inputs, declared = _shapes(model.graph.input), _shapes(model.graph.output)
+        self._counts = [
+            counted(sample, inputs, outputs, declared)
+            for sample, outputs in zip(sets, self._wanted, strict=True)
+        ]
+
+    def distance(self, folder: Path) -> Distance:
+        """Of the graph in a folder, the worst output over all samples."""
+        return self.between(self._outputs(folder))
+
+    def between(self, found: Sequence[Mapping[str, Any]]) -> Distance:
+        """The same of these outputs."""
+        rows = compare(found, self._wanted, self._limit, task=self._task, counts=self._counts)
+        faults = [
+            f"{name}: {text}"
+            for name, row in rows.items()
+            if (text := row.get("absent") or fault(row, self._limit, "the float graph"))
+        ]
+        broken = any({"absent", "problem"} & row.keys() for row in rows.values())
+        worst = min((row["snr"] for row in rows.values() if "snr" in row), default=MOST_DB)
+        return Distance(-MOST_DB if broken else worst, faults[0] if faults else "")
+
+    def _outputs(self, folder: Path) -> list[dict[str, Any]]:
+        ready = runtime.session(folder / model_file.MODEL)
+        return [runtime.run(ready, sample) for sample in self._sets]
 
 
-def limit_of(params: Mapping[str, float]) -> Threshold:
-    """The limit of a stage's parameters, with something to spare."""
-    cosine = params["cosine"]
-    return Threshold(cosine + _SPARE * (1 - cosine), params.get("max_abs"))
-
-
-def distance(
-    found: Sequence[Mapping[str, Any]], wanted: Sequence[Mapping[str, Any]], limit: Threshold
-) -> Distance:
-    """The worst output over all samples."""
-    rows = compare(found, wanted)
-    faults = [f"{name}: {text}" for name, one in rows.items() if (text := too_far(one, limit))]
-    cosines = [one.get("cosine", one.get("agree", -1.0)) for one in rows.values() if one]
-    return Distance(min(cosines, default=1.0), faults[0] if faults else "")
+def _shapes(values: Iterable[Any]) -> Shapes:
+    return {value.name: onnx_graph.dims(value) for value in values}
 
 
 def of_weights(ready: Path, quantized: Path, sample: Sample, temp: Path) -> dict[str, float]:

@@ -1,9 +1,9 @@
 """QDQ graphs in QNN's own configuration: 8-bit weights, uint16 or uint8 activations.
 
-Weights of convolutions and fully connected layers are int8 with a scale per channel, which the HTP
-supports only for these; with one scale, an outlier reduces the resolution of all channels
-(all-MiniLM-L6-v2 w8a16: cosine 0.967 with one scale per tensor, 0.998 with one per channel). All
-other weights are uint8 with one scale.
+Weights of the operators that the target's row names (`channels`) are int8 with a scale per channel;
+with one scale, an outlier reduces the resolution of all channels (all-MiniLM-L6-v2 w8a16: cosine
+0.967 with one scale per tensor, 0.998 with one per channel). All other weights are uint8 with one
+scale.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from __future__ import annotations
 import logging
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from matrix.model import CHANNELS
 from workers.optimum_engine import calibrate, device_limits, weight_only
 from workers.optimum_engine.patched import patched
 from workers.sources import model_file, onnx_graph, weight_file
 from workers.sources.errors import quantize_error
 
-PER_CHANNEL = ("Gemm", "Conv", "ConvTranspose")
 LEVELS = {"w8a16": 65535, "w8a8": 255}
 """The steps of an activation's range."""
 _NOT_QUANTIZED = ("Cast", "QuantizeLinear", "DequantizeLinear")
@@ -36,9 +36,11 @@ class Settings:
     blocked: tuple[str, ...] = ()
     """Operators that stay in floating point."""
     calibration: str = "minmax"
-    per_channel: tuple[str, ...] = PER_CHANNEL
+    per_channel: tuple[str, ...] = CHANNELS
     """Operators whose weights have a scale for each channel."""
     symmetric: bool = False
+    rewrites: frozenset[str] = frozenset()
+    """What the provider's limits ask for (`device_limits`)."""
     wide: frozenset[str] = frozenset()
     """Nodes with 16 bits: in w8a16 for their weights, in w8a8 for their results."""
     floats: frozenset[str] = frozenset()
@@ -51,8 +53,9 @@ class Settings:
             precision,
             tuple(blocked),
             params.get("calibration", "minmax"),
-            PER_CHANNEL if params.get("per_channel", True) else (),
+            tuple(params.get("channels", CHANNELS)) if params.get("per_channel", True) else (),
             params.get("symmetric", False),
+            frozenset(params.get("rewrites", ())),
         )
 
 
@@ -75,7 +78,12 @@ def quantize(ready: Path, found: Mapping[str, tuple[float, float]], settings: Se
         for name, (low, high) in found.items()
     }
     model = model_file.load_graph(ready)
-    _raise_epsilons(model, found, LEVELS[settings.precision])
+    floats = settings.floats | _without_range(model, found)
+    roots = list(_lost_roots(model, found, LEVELS[settings.precision]))
+    if "epsilons" in settings.rewrites:
+        _raise_epsilons(model, roots)
+    else:
+        floats |= _around(model, [root for root, _sum, _step in roots])
     # Without this mark the quantizer infers the types again, of a copy of the model.
     quant_utils.add_infer_metadata(model)
     types = sorted(
@@ -91,7 +99,7 @@ def quantize(ready: Path, found: Mapping[str, tuple[float, float]], settings: Se
         activation_symmetric=settings.symmetric,
         add_qtype_converts=bool(settings.wide) and settings.precision == "w8a8",
         op_types_to_quantize=types,
-        nodes_to_exclude=sorted(settings.floats | _empty(model, found)),
+        nodes_to_exclude=sorted(floats),
     )
     quantizer = qdq_quantizer.QDQQuantizer(
         model,
@@ -113,19 +121,20 @@ def quantize(ready: Path, found: Mapping[str, tuple[float, float]], settings: Se
     return quantizer.model.model
 
 
-def _empty(model: Any, found: Mapping[str, tuple[float, float]]) -> set[str]:
-    """Nodes with a tensor that is empty in every sample, and so has no range."""
-    empty = calibrate.float_tensors(model).keys() - found.keys()
+def _without_range(model: Any, found: Mapping[str, tuple[float, float]]) -> set[str]:
+    """Nodes with a tensor that has no range: it is always empty, or endless."""
+    lacking = calibrate.float_tensors(model).keys() - found.keys()
     nodes = model.graph.node
-    return {node.name for node in nodes if not empty.isdisjoint((*node.input, *node.output))}
+    return {node.name for node in nodes if not lacking.isdisjoint((*node.input, *node.output))}
 
 
-def _raise_epsilons(model: Any, found: Mapping[str, tuple[float, float]], levels: int) -> None:
-    """Let what a norm adds before its root be at least one step of the sum's range.
+def _lost_roots(
+    model: Any, found: Mapping[str, tuple[float, float]], levels: int
+) -> Iterator[tuple[Any, Any, float]]:
+    """The roots of norms that add less than a step of their sum's range, that sum and the step.
 
-    Less would round to nothing, and a row of zeros would be divided by zero.
+    It would round to nothing, and a row of zeros would be divided by zero.
     """
-    import numpy as np
     from onnx import numpy_helper
 
     weights = {tensor.name: tensor for tensor in model.graph.initializer}
@@ -136,11 +145,44 @@ def _raise_epsilons(model: Any, found: Mapping[str, tuple[float, float]], levels
         if node is None or epsilon is None or math.prod(epsilon.dims) != 1:
             continue
         step = max(found.get(node.output[0], (0.0, 0.0))[1], 0.0) / levels
-        value = numpy_helper.to_array(epsilon)
-        if 0 < value.item() < step:
-            node.input[1] = f"{node.input[1]}/{node.name}"
-            raised = np.full_like(value, step)
-            model.graph.initializer.append(numpy_helper.from_array(raised, node.input[1]))
+        if 0 < numpy_helper.to_array(epsilon).item() < step:
+            yield root, node, step
+
+
+def _raise_epsilons(model: Any, roots: Iterable[tuple[Any, Any, float]]) -> None:
+    """Let what these norms add be a step."""
+    import numpy as np
+    from onnx import numpy_helper
+
+    weights = {tensor.name: tensor for tensor in model.graph.initializer}
+    for _root, node, step in roots:
+        epsilon = numpy_helper.to_array(weights[node.input[1]])
+        node.input[1] = f"{node.input[1]}/{node.name}"
+        raised = np.full_like(epsilon, step)
+        model.graph.initializer.append(numpy_helper.from_array(raised, node.input[1]))
+
+
+def _around(model: Any, roots: Sequence[Any]) -> set[str]:
+    """The operators of these norms, from the squares to the division by the root."""
+    weights = {tensor.name for tensor in model.graph.initializer}
+    makers = {name: node for node in model.graph.node for name in node.output}
+    users: dict[str, list[Any]] = {}
+    for node in model.graph.node:
+        for name in node.input:
+            users.setdefault(name, []).append(node)
+    found = set()
+    pending = list(roots)
+    while pending:
+        node = pending.pop()
+        found.add(node.name)
+        if len([name for name in node.input if name not in weights]) == 1:
+            pending += users.get(node.output[0], ())
+    for root in roots:
+        sum_ = makers[root.input[0]]
+        mean = makers.get(sum_.input[0])
+        square = makers.get(mean.input[0]) if mean is not None else None
+        found |= {one.name for one in (sum_, mean, square) if one is not None}
+    return found
 
 
 def _overrides(
@@ -168,7 +210,8 @@ def _overrides(
             override = {"quant_type": kind[0], "symmetric": True}
             made[name] = [override if kind[1] is None else {**override, "axis": kind[1]}]
     wanted = {"quant_type": activation}
-    return {name: [wanted] for name in device_limits.biases_of_several(model)} | made
+    several = device_limits.biases_of_several(model) if "biases" in settings.rewrites else ()
+    return {name: [wanted] for name in several} | made
 
 
 def _kind(node: Any, weight: Any, settings: Settings, types: Any) -> tuple[Any, int | None] | None:

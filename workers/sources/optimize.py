@@ -14,8 +14,8 @@ from workers.samples.parts import CHOOSE
 from workers.sources import model_file, onnx_graph, runtime
 from workers.sources.errors import optimize_error
 
-TOOLS = ("engine", "onnx", "onnxruntime", "numpy")
-"""What can change the bytes of an optimized graph."""
+TOOLS = ("onnx", "onnxruntime", "numpy")
+"""What can change the bytes of a graph, beside the engine's own code."""
 HIDING = ("AttentionFusion", "EmbedLayerNormFusion")
 """Passes that put weights into operators which take no 4-bit ones."""
 
@@ -37,7 +37,7 @@ def stage(policy: Mapping[str, Any]) -> StageSpec | None:
     if level != "disabled" and blocked:
         params["blocked_passes"] = sorted(blocked)
     inputs = ("export", "inputs") if static else ("export",)
-    return StageSpec("optimize", params, inputs, TOOLS, per_component=True)
+    return StageSpec("optimize", params, inputs, ("engine.optimize", *TOOLS), per_component=True)
 
 
 def run(job: StageJob, temp: Path) -> Mapping[str, Any]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from matrix.abilities import abilities_of
+from workers import code
 from workers.engine import (
     SOURCE,
     BuildPlan,
@@ -24,11 +25,15 @@ from workers.sources.source import Resolved
 from workers.sources.temporary import temporary_folder
 from workers.tabular_engine import files
 
-REVISION = "2"
-"""Raised whenever this package would make other bytes from the same inputs and tools."""
-
-EXPORT_TOOLS = ("engine", "scikit-learn", "skl2onnx", "skops", "onnx", "numpy")
-XGBOOST_TOOLS = ("engine", "xgboost", "onnxmltools", "skl2onnx", "onnx", "numpy")
+_OWN = "workers.tabular_engine"
+CODE = {
+    "export": (f"{_OWN}.export", f"{_OWN}.reference"),
+    "inputs": (f"{_OWN}.rows",),
+    "optimize": ("workers.sources.optimize",),
+}
+"""Stage -> the modules that do its work."""
+EXPORT_TOOLS = ("scikit-learn", "skl2onnx", "skops", "onnx", "numpy")
+XGBOOST_TOOLS = ("xgboost", "onnxmltools", "skl2onnx", "onnx", "numpy")
 SHAPES = ("batch_size",)
 _MEMORY = 512 * 1024**2
 
@@ -41,8 +46,11 @@ class TabularEngine:
     def tools(self) -> Mapping[str, str]:
         """Versions of every tool that can change a byte of any output."""
         names = dict.fromkeys((*EXPORT_TOOLS, *XGBOOST_TOOLS))
-        found = {name: version(name) for name in names if name != "engine"}
-        return {"engine": REVISION, **found, "onnxruntime": runtime.installed()}
+        return {
+            **{f"engine.{stage}": code.digest(*own) for stage, own in CODE.items()},
+            **{name: version(name) for name in names},
+            "onnxruntime": runtime.installed(),
+        }
 
     def plan(self, request: Request) -> BuildPlan:
         """Resolve the source and lay out the stages of a cell."""
@@ -113,7 +121,7 @@ def _export(request: Request, source: Resolved, file: str, tools: tuple[str, ...
         params["file"] = file
     else:
         tools = tuple(dict.fromkeys((*EXPORT_TOOLS, *XGBOOST_TOOLS)))
-    return StageSpec("export", params, (SOURCE,), (*tools, "onnxruntime"))
+    return StageSpec("export", params, (SOURCE,), ("engine.export", *tools, "onnxruntime"))
 
 
 def _inputs(request: Request) -> StageSpec:
@@ -123,4 +131,4 @@ def _inputs(request: Request) -> StageSpec:
         params["shapes"] = shapes
     if dataset := request.model.get("dataset"):
         params["dataset"] = datasets.dataset_params(dataset)
-    return StageSpec("inputs", params, ("export",), optimize.TOOLS)
+    return StageSpec("inputs", params, ("export",), ("engine.inputs", *optimize.TOOLS))

@@ -9,17 +9,17 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from matrix.model import SourceKind
+from matrix.policy import CALIBRATED
+from workers import code
 from workers import engine as contract
 from workers.sources import runtime, source
 from workers.sources.errors import unsupported
 from workers.sources.source import Resolved, allowed
 from workers.winml_engine import config, export, installed, optimize, patches, quantize, recipes
-
-REVISION = "2"
-"""Raised whenever this package would make other bytes from the same inputs and tools."""
 
 STAGES = {
     "weights": config.weights,
@@ -28,6 +28,8 @@ STAGES = {
     "optimize": optimize.run,
     "quantize": quantize.run,
 }
+CODE = {stage: (run.__module__, patches.__name__) for stage, run in STAGES.items()}
+"""Stage -> the modules that do its work."""
 OTHER_RULES = ("WINMLCLI_RULES_DIR", "WINMLCLI_RULES_DIR_FOR_DEBUG")
 """Not passed on: such rule data have no version, so they cannot be part of a key."""
 _BASE_MEMORY = 2 * 1024**3
@@ -35,14 +37,13 @@ DISTRIBUTIONS = (
     "winml-cli", "torch", "transformers", "optimum", "optimum-onnx", "onnx", "onnxscript",
     "numpy", "pandas", "datasets", "timm",
 )  # fmt: skip
-LOAD = ("engine", "winml-cli", "transformers", "optimum", "optimum-onnx")
+LOAD = ("winml-cli", "transformers", "optimum", "optimum-onnx")
 EXPORT = (*LOAD, "torch", "onnx", "onnxscript", "numpy", "timm")
-GRAPH = ("engine", "winml-cli", "onnx", "onnxruntime", "numpy", "pandas")
+GRAPH = ("winml-cli", "onnx", "onnxruntime", "numpy", "pandas")
 CALIBRATE = (*GRAPH, "transformers", "datasets", "torch")
 
 COMMON_OPSET = 17
 """The default opset of a cell, for which winml-cli decides by itself."""
-CALIBRATED = ("w8a16", "w8a8")
 PRECISIONS = ("fp32", "fp16", *CALIBRATED)
 QUANTIZATION = ("calibration", "float_ops", "per_channel", "samples", "symmetric")
 """Build options of calibrated precisions."""
@@ -55,8 +56,11 @@ class WinmlEngine:
 
     def tools(self) -> Mapping[str, str]:
         """Versions of every tool that can change a byte of any output."""
-        found = {name: contract.version(name) for name in DISTRIBUTIONS}
-        return {"engine": REVISION, **found, "onnxruntime": runtime.installed()}
+        return {
+            **{f"engine.{stage}": code.digest(*names) for stage, names in CODE.items()},
+            **{name: contract.version(name) for name in DISTRIBUTIONS},
+            "onnxruntime": runtime.installed(),
+        }
 
     def plan(self, request: contract.Request) -> contract.BuildPlan:
         """Resolve the source and lay out the stages of a cell."""
@@ -127,7 +131,7 @@ def _stages(
     optimize |= _switches(options)
     found = []
     if is_random:
-        made_by = ("engine", "torch", "transformers", "optimum")
+        made_by = ("torch", "transformers", "optimum")
         found.append(contract.StageSpec("weights", {"task": task}, (contract.SOURCE,), made_by))
     found += [
         contract.StageSpec("config", {**_config(request, recipe), **access}, (folder,), LOAD),
@@ -145,7 +149,7 @@ def _stages(
     if precision != "fp32":
         tools = CALIBRATE if precision in CALIBRATED else GRAPH
         found.append(contract.StageSpec("quantize", params, inputs, tools, per_component=True))
-    return found
+    return [replace(one, tools=(f"engine.{one.name}", *one.tools)) for one in found]
 
 
 def _switches(options: Mapping[str, Any]) -> dict[str, Any]:

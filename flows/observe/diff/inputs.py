@@ -87,7 +87,11 @@ def _within(old: Json, new: Json) -> Iterator[tuple[Origin, str, str, str]]:
     if old.get("engine") != new.get("engine"):
         yield Origin.ENGINE, "engine", shown(old.get("engine")), shown(new.get("engine"))
     for name, was, now in differences(old.get("tools", {}), new.get("tools", {})):
-        yield Origin.TOOL, name, was, now
+        stage = name.removeprefix("engine.")
+        if stage == name:
+            yield Origin.TOOL, name, was, now
+        else:
+            yield Origin.ENGINE, f"code for {stage}", was, now
     for name, was, now in differences(old.get("inputs", {}), new.get("inputs", {})):
         if name == "source":
             yield Origin.SOURCE, "content", was, now

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from matrix.errors import MillError, PlanError, UsageError
+from matrix.model import REWRITES
 from matrix.policy import for_task
 from matrix.targets import Targets, load_targets
 from tests.plans.models import TARGETS, a_model, plan_of, write
@@ -42,10 +43,25 @@ def test_their_policies() -> None:
     assert all(row.why for row in TARGETS)
 
 
-def test_the_npus_that_quantize_share_everything_that_goes_into_a_stage() -> None:
+def test_only_qnns_targets_get_what_is_rewritten_for_the_htp() -> None:
     one, two = TARGETS.get("qnn_npu"), TARGETS.get("ov_npu")
-    names = {"label": "", "ep": "", "provider": "", "why": "", "aliases": ()}
+    names = {"label": "", "ep": "", "provider": "", "why": "", "rewrites": (), "aliases": ()}
     assert replace(one, **names) == replace(two, **names)  # type: ignore[arg-type]
+    assert {row.ep for row in TARGETS if row.rewrites} == {"qnn"}
+    assert set(one.rewrites) == set(REWRITES)
+
+
+def test_the_limits_of_a_provider_are_those_of_its_targets_unless_a_row_differs(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "targets.toml"
+    row = '[[target]]\nlabel = "mine"\nep = "qnn"\ndevice = "npu"\n'
+    file.write_text(row + 'channels = ["Conv"]\n', "utf-8")
+    mine = load_targets(file).get("mine")
+    assert (set(mine.rewrites), mine.channels) == (set(REWRITES), ("Conv",))
+    file.write_text(row + 'rewrites = ["pols"]\n', "utf-8")
+    with pytest.raises(PlanError, match="unknown rewrite 'pols' in rewrites"):
+        load_targets(file)
 
 
 @pytest.mark.parametrize(

@@ -62,3 +62,13 @@ def test_the_difference_of_two_keys_is_one_line_for_each_value() -> None:
         "tools.onnx: 1.17 -> 1.18",
     ]
     assert diff_keys(old, old) == []
+
+
+def test_a_change_of_an_engines_code_is_told_in_words() -> None:
+    spec = replace(SPEC, tools=["engine.export"])
+    old, new = (
+        stage_key("optimum", {"engine.export": digit * 64}, spec, "", {}).parts for digit in "ab"
+    )
+    assert diff_keys(old, new) == [
+        "the engine's code for export has changed: aaaaaaaaaaaa -> bbbbbbbbbbbb"
+    ]

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
+from onnx import helper
 
+from tests.engines import graphs
+from workers.numerics.compare import MOST_DB
 from workers.optimum_engine import attempts, layout, losses
 from workers.optimum_engine.attempts import ASKED, Attempt, Ranking, ranking, search, told
 from workers.optimum_engine.losses import Distance
@@ -18,63 +23,61 @@ FIRST = Settings("w8a16")
 OPERATORS = ["a", "b", "c", "d", "e", "f", "g", "h"]
 
 
-def attempt(step: str, cosine: float, settings: Settings = FIRST) -> Attempt:
-    return Attempt(step, settings, Distance(cosine, "" if cosine >= 0.95 else "too far"))
+def attempt(step: str, snr: float, settings: Settings = FIRST) -> Attempt:
+    return Attempt(step, settings, Distance(snr, "" if snr >= 20 else "too far"))
 
 
 def rank(_attempt: Attempt) -> Ranking:
     return Ranking(OPERATORS, frozenset({"sum"}))
 
 
-def tried(cosines: Sequence[float], steps: Sequence[str] = ALL) -> list[Attempt]:
-    """The attempts if they reach these cosines, one after the other."""
-    left = list(cosines[1:])
+def tried(figures: Sequence[float], steps: Sequence[str] = ALL) -> list[Attempt]:
+    """The attempts if they are so many decibels good, one after the other."""
+    left = list(figures[1:])
     return search(
-        attempt(ASKED, cosines[0]), steps, lambda step, how: attempt(step, left.pop(0), how), rank
+        attempt(ASKED, figures[0]), steps, lambda step, how: attempt(step, left.pop(0), how), rank
     )
 
 
 def test_a_graph_that_reaches_parity_is_not_touched() -> None:
-    found = tried([0.96])
+    found = tried([21])
     assert [one.step for one in found] == [ASKED]
     assert told(found) == {}
 
 
 def test_the_order_is_fixed_and_ends_with_the_first_that_passes() -> None:
-    assert ALL == ("percentile", "channels", "wide", "wider", "float")
-    found = tried([0.5, 0.6, 0.7, 0.96, 0.99])
-    assert [one.step for one in found] == [ASKED, "percentile", "channels", "wide"]
+    assert ALL == ("percentile", "wide", "wider", "float")
+    found = tried([5, 6, 20.5, 30])
+    assert [one.step for one in found] == [ASKED, "percentile", "wide"]
     assert told(found) == {
         "attempts": [
-            {"step": ASKED, "cosine": 0.5},
-            {"step": "percentile", "cosine": 0.6},
-            {"step": "channels", "cosine": 0.7},
-            {"step": "wide", "cosine": 0.96},
+            {"step": ASKED, "snr": 5},
+            {"step": "percentile", "snr": 6},
+            {"step": "wide", "snr": 20.5},
         ],
         "applied": "wide",
         "wide": ["a", "b"],
-        "notice": "quantized again: percentile calibration, MatMul per channel, "
-        "2 operators with 16 bits, cosine 0.500 -> 0.960",
+        "notice": "quantized again: percentile calibration, 2 operators with 16 bits, "
+        "5 -> 20.5 dB above the error",
     }
 
 
 def test_a_step_that_makes_it_worse_is_left_out_of_the_next_ones() -> None:
-    found = tried([0.5, 0.4, 0.6, 0.55, 0.7, 0.8])
+    found = tried([5, 4, 6, 7, 8])
     assert [one.settings.calibration for one in found] == [
-        "minmax", "percentile", "minmax", "minmax", "minmax", "minmax"
+        "minmax", "percentile", "minmax", "minmax", "minmax"
     ]  # fmt: skip
     last = found[-1].settings
     assert last.floats == {"a", "b", "sum"}
     assert last.wide == {"c", "d"}
-    assert "MatMul" in last.per_channel
 
 
 def test_half_of_the_operators_at_most_get_more_bits() -> None:
-    found = tried([0.1, 0.2, 0.3, 0.4, 0.5, 0.6])
-    assert found[3].settings.wide == {"a", "b"}
-    assert found[4].settings.wide == {"a", "b", "c", "d"}
+    found = tried([1, 2, 3, 4, 5])
+    assert found[2].settings.wide == {"a", "b"}
+    assert found[3].settings.wide == {"a", "b", "c", "d"}
     single = search(
-        attempt(ASKED, 0.1),
+        attempt(ASKED, 1),
         ["wide", "float"],
         lambda *_: pytest.fail("tried"),
         lambda _: Ranking(["a"]),
@@ -83,24 +86,19 @@ def test_half_of_the_operators_at_most_get_more_bits() -> None:
 
 
 def test_without_a_passing_graph_the_best_is_kept_and_the_notice_says_so() -> None:
-    found = tried([0.5, 0.9, 0.7, 0.6, 0.6, 0.6])
+    found = tried([5, 9, 7, 6, 6])
     assert attempts.best(found).step == "percentile"
     assert told(found)["notice"] == (
-        "quantized again: percentile calibration, cosine 0.500 -> 0.900 (still misses parity)"
+        "quantized again: percentile calibration, 5 -> 9 dB above the error (still misses parity)"
     )
-    vain = tried([0.9, 0.5, 0.5, 0.5, 0.5, 0.5])
-    assert told(vain)["notice"] == "quantized in 6 ways, none better: cosine 0.900"
+    vain = tried([9, 5, 5, 5, 5])
+    assert told(vain)["notice"] == "quantized in 5 ways, none better: 9 dB above the error"
     assert told(vain)["applied"] == ASKED
-
-
-def test_differences_of_the_last_digits_decide_nothing() -> None:
-    found = tried([0.9, 0.90001, 0.8, 0.8, 0.8, 0.8])
-    assert attempts.best(found).step == ASKED
 
 
 def test_what_does_not_change_the_settings_is_not_tried() -> None:
     found = search(
-        attempt(ASKED, 0.1, replace(FIRST, calibration="percentile")),
+        attempt(ASKED, 1, replace(FIRST, calibration="percentile")),
         ["percentile"],
         lambda *_: pytest.fail("tried"),
         rank,
@@ -108,21 +106,27 @@ def test_what_does_not_change_the_settings_is_not_tried() -> None:
     assert len(found) == 1
 
 
-def test_the_limit_leaves_something_to_spare() -> None:
-    limit = losses.limit_of({"cosine": 0.95, "max_abs": 0.5})
-    assert limit.cosine == pytest.approx(0.955)
-    assert limit.max_abs == 0.5
-    wanted = [{"y": np.array([1.0, 0.0])}]
-    near = losses.distance([{"y": np.array([1.0, 0.1])}], wanted, limit)
-    assert near.fault == ""
-    assert near.cosine > 0.99
-    far = losses.distance([{"y": np.array([1.0, 0.32])}], wanted, limit)
-    assert 0.95 < far.cosine < 0.955
-    assert far.fault.startswith("y: cosine 0.952")
-    scaled = losses.distance([{"y": np.array([2.0, 0.0])}], wanted, limit)
-    assert "is a scale wrong?" in scaled.fault
-    broken = losses.distance([{"y": np.array([np.nan, 0.0])}], wanted, limit)
-    assert broken == Distance(-1.0, "y: it holds NaN or infinity")
+def test_the_limit_leaves_something_to_spare(tmp_path: Path) -> None:
+    onnx.save(
+        graphs.model([helper.make_node("Identity", ["x"], ["y"])], {}), tmp_path / "model.onnx"
+    )
+    random = np.random.default_rng(0)
+    sets = [{"x": random.standard_normal((2, 8)).astype(np.float32)} for _ in range(4)]
+    judge = losses.Judge(tmp_path, sets, {"snr": 20.0, "max_abs": 0.5})
+    assert judge.distance(tmp_path) == Distance(MOST_DB)
+
+    def noisy(size: float) -> Distance:
+        alternating = size * np.resize([1, -1], (2, 8))
+        return judge.between([{"y": one["x"] + alternating} for one in sets])
+
+    assert noisy(0.05).fault == ""
+    near = noisy(0.09)
+    assert 20 < near.snr < 21
+    assert near.fault.startswith(f"y: {near.snr:g} dB above its error against the float graph")
+    assert judge.between([{"y": 2 * one["x"]} for one in sets]).snr < 1
+    assert judge.between([{"y": one["x"] + 3} for one in sets]).fault
+    broken = judge.between([{"y": np.full_like(one["x"], np.nan)} for one in sets])
+    assert broken == Distance(-MOST_DB, "y: it holds NaN or infinity")
 
 
 def test_weights_rank_in_w8a16_and_results_in_w8a8() -> None:

@@ -1,9 +1,10 @@
-"""The ranges that calibration finds, and masks made shallow for it."""
+"""The ranges that calibration finds."""
 
 from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -32,45 +33,73 @@ def test_noise_in_the_last_bits_mostly_vanishes(value: float) -> None:
     assert calibrate.outwards(grid * (1 - 1e-8), 1) == grid
 
 
-def test_endless_values_count_as_the_depth_of_a_mask() -> None:
+def test_what_hides_counts_as_the_depth_of_a_mask_and_other_numbers_as_they_are() -> None:
     lowest = float(np.finfo(np.float32).min)
-    assert calibrate.finite_bounds(np.array([lowest, 1.0, 3.0]), calibrate.Limits(100)) == (-100, 3)
-    assert calibrate.finite_bounds(np.array([-math.inf, -200.0]), calibrate.Limits(100)) == (
-        -200,
-        -200,
-    )
-    assert calibrate.finite_bounds(np.array([math.inf]), calibrate.Limits(50)) == (0, 50)
-    assert math.isnan(calibrate.finite_bounds(np.array([1.0, math.nan]), calibrate.Limits(100))[0])
+    limits = calibrate.Limits(100)
+
+    def found(*values: float, hides: bool = True) -> tuple[float, float]:
+        return calibrate.bounds(np.array(values), limits, hides=hides)
+
+    assert found(lowest, 1.0, 3.0) == (-100, 3)
+    assert found(-math.inf, -200.0) == (-200, -200)
+    assert found(-10_000.0, 2.0) == (-100, 2)
+    assert found(math.inf) == (0, 100)
+    assert found(-10_000.0, 2.0, hides=False) == (-10_000, 2)
+    assert found(lowest, 1.0, hides=False) == (lowest, 1)
+    assert math.isnan(found(1.0, math.nan)[0])
 
 
 def test_a_percentile_leaves_the_outermost_values_out() -> None:
     array = np.arange(100_000, dtype=np.float32)
     array[7], array[8] = -1e6, 1e6
-    assert calibrate.finite_bounds(array, calibrate.Limits(100)) == (-1e6, 1e6)
-    low, high = calibrate.finite_bounds(array, calibrate.Limits(100, 1e-4))
+    every, inner = calibrate.Limits(100), calibrate.Limits(100, 1e-4)
+    assert calibrate.bounds(array, every, hides=False) == (-1e6, 1e6)
+    low, high = calibrate.bounds(array, inner, hides=False)
     assert (0 <= low <= 10, 99_980 <= high <= 99_999) == (True, True)
     assert {low, high} <= set(array.tolist())
     few = np.array([1.0, 2.0, 3.0])
-    assert calibrate.finite_bounds(few, calibrate.Limits(100, 1e-4)) == (1.0, 3.0)
-    masked = np.append(array, -np.inf)
-    assert calibrate.finite_bounds(masked, calibrate.Limits(1e7, 1e-4))[0] == -1e7
+    assert calibrate.bounds(few, inner, hides=False) == (1.0, 3.0)
+    masked = np.append(np.arange(1000.0), -np.inf)
+    assert calibrate.bounds(masked, calibrate.Limits(1e7, 1e-4), hides=True)[0] == -1e7
 
 
-def test_nan_is_an_error_that_names_the_tensor() -> None:
+def ranges(model: Any, sets: list[dict[str, Any]], folder: Path) -> dict[str, Any]:
+    (folder / "model").mkdir(parents=True)
+    onnx.save(model, str(folder / "model" / "model.onnx"))
+    return calibrate.ranges(folder / "model", sets, folder / "temp", calibrate.Limits(100))
+
+
+def typed(nodes: list[Any], weights: dict[str, Any]) -> Any:
+    """A graph of x with the types of its inner tensors."""
+    model = graphs.model(nodes, weights, out=[2, 8])
+    return onnx.shape_inference.infer_shapes(model)
+
+
+def test_a_mask_hides_although_no_sample_shows_it(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("Greater", ["x", "limit"], ["hides"]),
+        helper.make_node("Where", ["hides", "mask", "zero"], ["low"]),
+        helper.make_node("Add", ["x", "low"], ["scores"]),
+        helper.make_node("Softmax", ["scores"], ["y"]),
+    ]
+    weights = {"limit": np.float32(9), "mask": np.float32(-100), "zero": np.float32(0)}
+    found = ranges(typed(nodes, weights), [{"x": np.ones((2, 8), np.float32)}], tmp_path)
+    assert found == {"x": (1, 1), "low": (-100, 0), "scores": (-100, 1), "y": (0.125, 0.125)}
+
+
+def test_nan_is_an_error_that_names_the_tensor(tmp_path: Path) -> None:
+    nodes = [helper.make_node("Log", ["x"], ["inner"]), helper.make_node("Relu", ["inner"], ["y"])]
+    sets = [{"x": np.full((2, 8), -1, np.float32)}]
     with pytest.raises(StageError, match="NaN at 'inner'") as raised:
-        calibrate.widen({}, {"inner": np.array([math.nan])}, calibrate.Limits(100))
+        ranges(typed(nodes, {}), sets, tmp_path)
     assert raised.value.failure == "QUANTIZE"
 
 
-def test_masks_become_shallow_and_numbers_stay(tmp_path: Path) -> None:
-    lowest = np.finfo(np.float32).min
-    weights = {
-        "mask": np.array([[lowest, 0, -np.inf]], np.float32),
-        "w": np.array([[-1e9, 5]], np.float32),
-        "ids": np.array([2**40]),
-    }
-    model = graphs.model([helper.make_node("Identity", ["x"], ["y"])], weights)
-    assert calibrate.make_shallow(model, 100.0, tmp_path) == 1
-    mask, weight, _ = (onnx.numpy_helper.to_array(item) for item in model.graph.initializer)
-    assert mask.tolist() == [[-100, 0, -100]]
-    assert (weight == weights["w"]).all()
+def test_endless_values_that_hide_nothing_have_no_range(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("Div", ["x", "zero"], ["endless"]),
+        helper.make_node("Min", ["endless", "one"], ["y"]),
+    ]
+    model = typed(nodes, {"zero": np.float32(0), "one": np.float32(1)})
+    sets = [{"x": np.full((2, 8), value, np.float32)} for value in (1, 2)]
+    assert ranges(model, sets, tmp_path) == {"x": (1, 2), "y": (1, 1)}

@@ -76,6 +76,8 @@ def test_samples_key_only_what_reads_them() -> None:
         ({"build": {"requantize": False}}, "quantize"),
         ({"parity": {"cosine": 0.9}}, "quantize"),
         ({"blocked_ops": ["Erf"]}, "quantize"),
+        ({"rewrites": ["pools"]}, "quantize"),
+        ({"channels": ["Conv"]}, "quantize"),
     ],
 )
 def test_a_change_shows_in_its_stage_alone(changes: dict[str, Any], stage: str) -> None:
@@ -91,6 +93,10 @@ def test_four_bits_key_their_form_and_keep_weights_where_they_can_be_found() -> 
     assert {"AttentionFusion", "EmbedLayerNormFusion"} <= set(
         found["optimize"].params["blocked_passes"]
     )
+    rounding = stages(make_request(precision="w4", quantizer="MatMulNBits", accuracy_level=4))[
+        "quantize"
+    ]
+    assert rounding.params["weights"] == {**weights, "accuracy_level": 4}
     build = {"block_size": 128, "symmetric": True}
     other = stages(make_request(precision="w4a16", quantizer="DequantizeLinear", build=build))
     weights = {"form": "DequantizeLinear", "block_size": 128, "symmetric": True}
@@ -110,7 +116,7 @@ def test_what_the_catalog_sets_is_not_tried_otherwise() -> None:
     def steps(**build: Any) -> Any:
         return stages(make_request(**NPU, build=build))["quantize"].params.get("requantize")
 
-    every = ["percentile", "channels", "wide", "wider", "float"]
+    every = ["percentile", "wide", "wider", "float"]
     assert steps() == every
     assert steps(calibration="minmax") == every[1:]
     assert steps(per_channel=True, float_ops=["Softmax"]) == ["percentile", "wide", "wider"]
@@ -123,9 +129,10 @@ def test_the_threshold_is_the_catalogs_or_that_of_the_precision() -> None:
         request = make_request(precision=precision, parity=parity)
         return stages(request)["quantize"].params["parity"]
 
-    assert limit("w8a16") == {"cosine": 0.95}
-    assert limit("w8a8", max_abs=0.5) == {"cosine": 0.9, "max_abs": 0.5}
-    assert limit("w8a8", cosine=0.8) == {"cosine": 0.8}
+    usual = {"task": "fill-mask", "snr": 20.0, "agreement": 0.97, "floor": 0.002}
+    assert limit("w8a16") == usual
+    assert limit("w8a16", max_abs=0.5) == {**usual, "max_abs": 0.5}
+    assert limit("w8a16", cosine=0.95) == {**usual, "snr": 10.0}
 
 
 def test_unused_options_key_nothing() -> None:

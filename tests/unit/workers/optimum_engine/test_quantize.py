@@ -10,6 +10,7 @@ import onnx
 import pytest
 from onnx import helper
 
+from matrix.model import REWRITES
 from tests.engines import graphs
 from tests.engines.graphs import ROWS, outputs
 from workers.engine import Request, StageJob
@@ -72,12 +73,16 @@ def test_the_quantizer_reads_weights_beside_the_graph(
     assert contents(made["inside"]) == contents(made["beside"])
 
 
-def quantized(folder: Path, model: Any, rows: Any, precision: str) -> Any:
-    """A graph as it is quantized with one sample."""
+def quantized(folder: Path, model: Any, rows: Any, precision: str, *rewrites: str) -> Any:
+    """A graph as it is quantized with one sample for a provider that needs these rewrites."""
     model_file.save(model, folder / "model")
     files.save({part: [{"x": rows}] for part in PARTS}, folder / "inputs")
     job = StageJob(
-        "quantize", {}, Request({}, {}, {}), {"inputs": folder / "inputs"}, folder / "job"
+        "quantize",
+        {"rewrites": rewrites},
+        Request({}, {}, {}),
+        {"inputs": folder / "inputs"},
+        folder / "job",
     )
     found, where, _told = attempts.convert(job, folder / "model", folder, precision, ())
     onnx_graph.sort(found.graph)
@@ -85,9 +90,12 @@ def quantized(folder: Path, model: Any, rows: Any, precision: str) -> Any:
     return model_file.load(folder / "out" / "model.onnx")
 
 
-@pytest.mark.parametrize(("batch", "kind"), [(1, "INT32"), (2, "UINT16")])
-def test_norms_of_several_batches_have_a_bias_like_an_activation(
-    tmp_path: Path, batch: int, kind: str
+@pytest.mark.parametrize(
+    ("batch", "rewrites", "kind"),
+    [(1, REWRITES, "INT32"), (2, REWRITES, "UINT16"), (2, (), "INT32")],
+)
+def test_norms_of_several_batches_have_a_bias_like_an_activation_on_the_htp(
+    tmp_path: Path, batch: int, rewrites: tuple[str, ...], kind: str
 ) -> None:
     weights = {
         "axis": np.array([1]), "scale": np.ones(8, np.float32), "bias": np.ones(8, np.float32)
@@ -98,7 +106,7 @@ def test_norms_of_several_batches_have_a_bias_like_an_activation(
     ]
     model = graphs.model(nodes, weights, out=[batch, 1, 8])
     model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = batch
-    made = quantized(tmp_path, model, ROWS[:batch], "w8a16")
+    made = quantized(tmp_path, model, ROWS[:batch], "w8a16", *rewrites)
     types = {
         tensor.name: onnx.TensorProto.DataType.Name(tensor.data_type)
         for tensor in made.graph.initializer
@@ -106,9 +114,13 @@ def test_norms_of_several_batches_have_a_bias_like_an_activation(
     assert types["bias_quantized"] == kind
 
 
+@pytest.mark.parametrize("rewrites", [(), ("epsilons",)])
 @pytest.mark.parametrize("precision", ["w8a16", "w8a8"])
-def test_a_row_of_zeros_is_normalized_to_zeros(tmp_path: Path, precision: str) -> None:
-    """The epsilon is smaller than a step of the sum that it is added to."""
+def test_a_row_of_zeros_is_normalized_to_zeros(
+    tmp_path: Path, precision: str, rewrites: tuple[str, ...]
+) -> None:
+    """The epsilon is smaller than a step of the sum that it is added to: it is raised for the HTP,
+    elsewhere the norm stays in floating point."""
     nodes = [
         helper.make_node("Mul", ["x", "x"], ["squares"], name="square"),
         helper.make_node("ReduceMean", ["squares"], ["mean"], name="mean", axes=[1]),
@@ -119,10 +131,29 @@ def test_a_row_of_zeros_is_normalized_to_zeros(tmp_path: Path, precision: str) -
     ]
     weights = {"epsilon": np.float32(1e-6), "w": np.eye(8, dtype=np.float32)}
     rows = ROWS * np.array([[1], [0]], np.float32)
-    found = outputs(quantized(tmp_path, graphs.model(nodes, weights), rows, precision), rows)
+    made = quantized(tmp_path, graphs.model(nodes, weights), rows, precision, *rewrites)
+    found = outputs(made, rows)
     assert not found[1].any()
+    floats = {tensor.name for tensor in made.graph.initializer if tensor.name == "epsilon"}
+    assert floats == (set() if rewrites else {"epsilon"})
     wanted = rows[0] / np.sqrt((rows[0] ** 2).mean())
     assert np.abs(found[0] - wanted).max() < 0.05
+
+
+@pytest.mark.parametrize("precision", ["w8a16", "w8a8"])
+def test_a_clip_without_a_highest_value_clips_nothing(tmp_path: Path, precision: str) -> None:
+    """The highest float is no mask: -1, 10, 60, 1000 became 0, 10, 50, 50 in w8a8."""
+    nodes = [
+        helper.make_node("Clip", ["x", "zero", "highest"], ["clipped"], name="clip"),
+        helper.make_node("MatMul", ["clipped", "w"], ["y"], name="product"),
+    ]
+    weights = {
+        "zero": np.float32(0), "highest": np.finfo(np.float32).max, "w": np.eye(8, dtype=np.float32)
+    }  # fmt: skip
+    rows = np.resize(np.array([-1, 10, 60, 1000], np.float32), (1, 8))
+    found = outputs(quantized(tmp_path, graphs.model(nodes, weights), rows, precision), rows)
+    step = 1000 / (255 if precision == "w8a8" else 65535)
+    assert np.abs(found - rows.clip(0)).max() < 2 * step + 0.01
 
 
 def test_a_tensor_that_is_always_empty_stays_in_floating_point(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from tests.engines.winml_requests import make_request
 from workers.engine import SOURCE, Request, StageError, StageSpec
 from workers.winml_engine import WinmlEngine
-from workers.winml_engine.engine import DISTRIBUTIONS
+from workers.winml_engine.engine import CODE, DISTRIBUTIONS
 
 pytestmark = pytest.mark.usefixtures("winml")
 
@@ -136,7 +136,8 @@ def test_every_stage_names_tools_that_exist() -> None:
     engine = WinmlEngine()
     for spec in engine.plan(make_request(*QNN_NPU, precision="w8a16")).stages:
         assert set(spec.tools) <= set(engine.tools())
-    assert set(engine.tools()) == {"engine", "onnxruntime", *DISTRIBUTIONS}
+    code = {f"engine.{stage}" for stage in CODE}
+    assert set(engine.tools()) == {*code, "onnxruntime", *DISTRIBUTIONS}
 
 
 @pytest.mark.parametrize(
