@@ -12,8 +12,10 @@ import os
 import platform
 import re
 import sys
+import tempfile
 import time
 import uuid
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -43,6 +45,17 @@ class Process:
             return False
         now = started(self.pid)
         return now is None or bool(now and self.started and now != self.started)
+
+    def is_running(self) -> bool:
+        """Whether it provably lives and nobody has stopped it (SIGSTOP); never true of another
+        machine's, or in doubt."""
+        if self.host != this_host() or not self.started or started(self.pid) != self.started:
+            return False
+        try:
+            status = psutil.Process(self.pid).status()
+        except psutil.Error:
+            return False
+        return status not in {psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP}
 
 
 @cache
@@ -102,6 +115,29 @@ MAX_AGE = 24 * 3600.0
 """After so many seconds without a change, no process on any machine is still writing."""
 
 _NAME = re.compile(r"([0-9a-f]{12})-([0-9]+)-([0-9.]*)-[0-9a-f]{32}")
+
+
+def end_in_order() -> None:
+    """Note for others on this machine that this process ends because somebody wants it to, or
+    because a service is away: not of what it is working on."""
+    with suppress(OSError):
+        _farewell(Process.current()).touch()
+
+
+def ended_in_order(process: Process) -> bool:
+    """Whether a process of this machine left such a note."""
+    return _farewell(process).exists()
+
+
+def forget(process: Process) -> None:
+    """Remove its note."""
+    with suppress(OSError):
+        _farewell(process).unlink()
+
+
+def _farewell(process: Process) -> Path:
+    name = f"modelmill-ended-{_scope()}-{process.pid}-{process.started}"
+    return Path(tempfile.gettempdir(), name)
 
 
 def claim() -> str:

@@ -147,7 +147,7 @@ def settle_work(connection: sa.Connection, sweep_id: int) -> None:
     connection.execute(
         sa.update(work)
         .where(mine, work.c.state.in_(("done", "poison")), has_open)
-        .values(state="todo", lost=0)
+        .values(state="todo", lost=0, evidence=None)
     )
 
 

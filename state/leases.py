@@ -1,5 +1,10 @@
 """Leases: who builds what. Heartbeats, fencing tokens, take-over, poison.
 
+A lease that runs out is handed over, and that is all: the database was away, the machine slept, or
+two clocks differ. It counts against the model only if its holder was seen to die: the process is
+gone from this machine, and left no note that it ended in order. A holder that fell silent elsewhere
+and never spoke again counts too, but the limit is much higher.
+
 What is leased is the cells of a model that need the same of a machine. Cells of one model that
 need other machines are leased apart and may be held by other slots at the same time. Two sweeps
 never build the same model at once; to measure one may take hours and keeps nobody from building it.
@@ -7,12 +12,12 @@ never build the same model at once; to measure one may take hours and keeps nobo
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Any
+from collections.abc import Collection, Mapping
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from machine.processes import Process, this_host
+from machine.processes import Process, ended_in_order, forget, this_host
 from matrix.needs import MEASURES, Words, from_text, is_measuring, serves
 from matrix.status import FailureClass, Status
 from state import changes
@@ -25,7 +30,11 @@ from state.text import clean
 from state.transitions import WAITING
 
 MAX_LOST = 3
-"""A model whose lease was lost this often kills its slots and is set aside as poison."""
+"""A model whose holders were seen to die this often kills its slots and is set aside as poison."""
+
+MAX_SILENT = 10
+"""So is a model when so many of its holders fell silent and never spoke again: it may take down
+the whole machine, so that nobody sees a process die."""
 
 CLOCK_JITTER = 1.0
 """A heartbeat this much in the future means that the clock was set back."""
@@ -49,16 +58,19 @@ class Leases(changes.WritingPart):
 
         `among`: only of these models; `offers`: only cells whose needs these words serve.
         """
-        dead = dead_here(self.database)
+        here = holders_here(self.database)
 
         def work_(connection: sa.Connection) -> Lease | None:
-            drop_dead(connection, dead, count=True)
+            drop_lost(connection, here, count=True)
             found = _next(connection, sweep_id, among, offers)
             if found is None:
                 return None
             return _take(self.database, connection, sweep_id, found, owner, ttl)
 
-        return self._attempt(work_)
+        leased = self._attempt(work_)
+        for process in here.in_order.values():
+            forget(process)
+        return leased
 
     def renew(self, held: Lease, ttl: float) -> bool:
         """The heartbeat. False: somebody else has the lease, stop working on its cells.
@@ -71,6 +83,8 @@ class Leases(changes.WritingPart):
                 .where(_is(held))
                 .values(renewed_at=now(), expires_at=now() + ttl, ttl=ttl)
             )
+            if renewed.rowcount != 1:
+                _is_alive(connection, held)
         return renewed.rowcount == 1
 
     def set_activity(self, held: Lease, cell: str | None, text: str | None) -> None:
@@ -88,6 +102,7 @@ class Leases(changes.WritingPart):
 
         def work_(connection: sa.Connection) -> bool:
             if connection.execute(sa.delete(lease).where(_is(held))).rowcount != 1:
+                _is_alive(connection, held)
                 return False
             changes.hand_back(connection, held.work)
             _set_work(connection, held.work, state="done" if done else "todo")
@@ -99,8 +114,20 @@ class Leases(changes.WritingPart):
         return self._attempt(work_)
 
 
-def dead_here(database: Database) -> list[int]:
-    """Tokens of leases whose process on this machine is gone."""
+class Here(NamedTuple):
+    """Tokens of the leases that processes of this machine hold."""
+
+    dead: list[int]
+    """The process has ended."""
+    in_order: Mapping[int, Process]
+    """It has ended, though not of what it was working on."""
+    running: list[int]
+    """It runs, so that it renews by its own clock. Known of SQLite alone: on PostgreSQL the server
+    has the one clock that counts."""
+
+
+def holders_here(database: Database) -> Here:
+    """What has become of the processes of this machine that hold leases."""
     columns = "token, host, pid, pid_started AS started"
     rows = database.fetch(selected("lease", {"host": this_host()}, columns), host=this_host())
     holders = {
@@ -108,26 +135,36 @@ def dead_here(database: Database) -> list[int]:
         for row in rows
         for process in records(Process, "lease", "token", [row])
     }
-    gone = {process for process in set(holders.values()) if process.is_dead()}
-    return [token for token, process in holders.items() if process in gone]
+    processes = set(holders.values())
+    dead = {process for process in processes if process.is_dead()}
+    alive = {process for process in processes if database.sqlite and process.is_running()}
+    return Here(
+        [token for token, process in holders.items() if process in dead],
+        {
+            token: process
+            for token, process in holders.items()
+            if process in dead and ended_in_order(process)
+        },
+        [token for token, process in holders.items() if process in alive],
+    )
 
 
-def drop_dead(connection: sa.Connection, tokens: Collection[int], *, count: bool) -> None:
-    """Take their leases from holders that are gone or silent. `count`: as killed slots."""
+def drop_lost(connection: sa.Connection, here: Here, *, count: bool) -> None:
+    """Take their leases from holders that are gone or silent. `count`: against their models."""
+    elsewhere = lease.c.token.not_in(here.running)
     # After the clock was set back a heartbeat lies in the future and would count for that long.
     # Its holder gets one more ttl by the new clock: if it lives it renews, if not it expires.
     connection.execute(
         sa.update(lease)
-        .where(lease.c.renewed_at > now() + CLOCK_JITTER)
+        .where(lease.c.renewed_at > now() + CLOCK_JITTER, elsewhere)
         .values(renewed_at=now(), expires_at=now() + lease.c.ttl)
     )
-    gone = connection.execute(
-        sa.delete(lease)
-        .where(sa.or_(_expired, lease.c.token.in_(list(tokens))))
-        .returning(*lease.c)
+    silent = sa.and_(_expired, elsewhere)
+    lost = connection.execute(
+        sa.delete(lease).where(sa.or_(silent, lease.c.token.in_(here.dead))).returning(*lease.c)
     ).all()
-    for holder in gone:
-        _lost(connection, holder, "process gone" if holder.token in tokens else "expired", count)
+    for holder in lost:
+        _lost(connection, holder, here, count=count)
 
 
 def _is(held: Lease) -> sa.ColumnElement[bool]:
@@ -226,10 +263,13 @@ def _raced(model: str) -> Raced:
     return Raced(f"{model} was leased by somebody else", hint="try again")
 
 
-def _lost(connection: sa.Connection, holder: sa.Row[Any], why: str, count: bool) -> None:
+def _lost(connection: sa.Connection, holder: sa.Row[Any], here: Here, *, count: bool) -> None:
     key = Work(holder.sweep_id, holder.model, holder.needs)
+    seen = holder.token in here.dead and holder.token not in here.in_order
     evidence = {
-        "why": why,
+        "why": "process gone" if holder.token in here.dead else "expired",
+        "seen": seen,
+        "alive": holder.token in here.in_order,
         "owner": holder.owner,
         "host": holder.host.partition("/")[0],
         "pid": holder.pid,
@@ -241,15 +281,39 @@ def _lost(connection: sa.Connection, holder: sa.Row[Any], why: str, count: bool)
     changes.add_event_of(connection, holder, Kind.LOST, data=evidence)
     query = sa.select(work.c.lost, work.c.evidence).where(changes.of_work(work, key))
     lost, past = connection.execute(query).one()
-    lost = number(lost, "work.lost") + count
-    kept = [*(past if isinstance(past, list) else [])[-9:], evidence]
-    state = "poison" if lost >= MAX_LOST else "todo"
-    _set_work(connection, key, state=state, lost=lost, evidence=kept)
-    if state == "poison":
-        _poison(connection, key, kept)
+    if not count:
+        _set_work(connection, key, state="todo")
+        return
+    lost = number(lost, "work.lost") + seen
+    kept = [*(past if isinstance(past, list) else [])[1 - MAX_SILENT :], evidence]
+    silent = sum(not one.get("seen") and not one.get("alive") for one in kept)
+    _set_work(connection, key, state="todo", lost=lost, evidence=kept)
+    if lost >= MAX_LOST:
+        _poison(connection, key, kept, _DIED, _LOOK)
+    elif silent >= MAX_SILENT:
+        _poison(connection, key, kept, _FELL_SILENT, _LOOK_THERE)
 
 
-def _poison(connection: sa.Connection, key: Work, evidence: list[Any]) -> None:
+def _is_alive(connection: sa.Connection, held: Lease) -> None:
+    """Note that a holder was only late: that it lost its lease says nothing about the model."""
+    mine = changes.of_work(work, held.work)
+    past = connection.execute(sa.select(work.c.evidence).where(mine).with_for_update()).scalar()
+    entries = past if isinstance(past, list) else []
+    if any(one.get("token") == held.token and not one.get("alive") for one in entries):
+        told = [{**one, "alive": True} if one["token"] == held.token else one for one in entries]
+        connection.execute(sa.update(work).where(mine).values(evidence=told))
+
+
+_DIED = f"the process that {{does}} this model died {MAX_LOST} times"
+_LOOK = "look for memory or driver trouble, then: modelmill retry --class CRASH"
+_FELL_SILENT = f"{MAX_SILENT} processes fell silent while they {{did}} this model, for good"
+_LOOK_THERE = "look whether it takes down their machines, then: modelmill retry --class CRASH"
+
+
+def _poison(
+    connection: sa.Connection, key: Work, evidence: list[Any], message: str, hint: str
+) -> None:
+    _set_work(connection, key, state="poison")
     still_open = changes.is_unfinished(connection, key.sweep_id, *WAITING)
     changes.shift(
         connection,
@@ -259,8 +323,8 @@ def _poison(connection: sa.Connection, key: Work, evidence: list[Any]) -> None:
             "status": Status.BUILD_FAILED.value,
             "failure": FailureClass.CRASH.value,
             "retryable": False,
-            "message": f"the process that builds this model died {MAX_LOST} times",
-            "hint": "look for memory or driver trouble, then: modelmill retry --class CRASH",
+            "message": message.format(does="builds", did="built"),
+            "hint": hint,
             "detail": {"lost_leases": evidence},
             "ended_at": now(),
         },
@@ -271,7 +335,7 @@ def _poison(connection: sa.Connection, key: Work, evidence: list[Any]) -> None:
         .where(changes.of_work(bench, key), unmeasured)
         .values(
             state=BenchState.FAILED.value,
-            message=f"the process that measures this model died {MAX_LOST} times",
+            message=message.format(does="measures", did="measured"),
         )
     )
     data = {"lost_leases": evidence}

@@ -15,7 +15,7 @@ from matrix.status import FAILED, FailureClass, Status
 from state import changes
 from state.database import Database, now
 from state.errors import StateError
-from state.leases import dead_here, drop_dead
+from state.leases import drop_lost, holders_here
 from state.queries import Queries
 from state.records import BenchState, CellRow, Json, Kind, SweepInfo
 from state.schema import bench, lease, outcome, sweep, work
@@ -45,7 +45,7 @@ class Sweeps(changes.WritingPart, Queries):
         count as killed slots, because somebody chose to start again. Done cells stay done, and
         what was measured by this `protocol` stays measured.
         """
-        dead = dead_here(self.database)
+        here = holders_here(self.database)
 
         def work_(connection: sa.Connection) -> tuple[int, bool, int]:
             sweep_id, created = _join(self.database, connection, stamp, feed)
@@ -62,7 +62,7 @@ class Sweeps(changes.WritingPart, Queries):
                     exit_code=None,
                 )
             )
-            drop_dead(connection, dead, count=False)
+            drop_lost(connection, here, count=False)
             resumed = _take_up(connection, sweep_id, cells)
             added = _merge(connection, sweep_id, cells)
             _merge_benches(self.database, connection, sweep_id, cells, protocol or {})
@@ -115,11 +115,11 @@ class Sweeps(changes.WritingPart, Queries):
 
     def cancel_open(self, sweep_id: int) -> list[str]:
         """Cancel open cells that nobody holds; the next `begin` plans them again."""
-        dead = dead_here(self.database)
+        here = holders_here(self.database)
 
         def work_(connection: sa.Connection) -> list[str]:
             still_open = changes.is_unfinished(connection, sweep_id, Status.PLANNED)
-            drop_dead(connection, dead, count=False)
+            drop_lost(connection, here, count=False)
             values = {"status": Status.CANCELLED.value, "ended_at": now()}
             return changes.shift(
                 connection, sweep_id, sa.and_(still_open, ~changes.is_leased), values
@@ -309,4 +309,5 @@ def _set_work(
             ),
             [{**fresh, **row, "position": rank} for rank, row in enumerate(rows)],
         )
-    connection.execute(sa.update(work).where(mine, work.c.state != "poison").values(lost=0))
+    harmless = sa.and_(mine, work.c.state != "poison")
+    connection.execute(sa.update(work).where(harmless).values(lost=0, evidence=None))

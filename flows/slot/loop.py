@@ -12,7 +12,9 @@ from collections.abc import Callable, Collection, Sequence
 from flows.slot.bench_run import BenchRun
 from flows.slot.context import Slot, SweepContext
 from flows.slot.model_run import ModelRun
+from machine.processes import end_in_order
 from matrix.needs import is_measuring
+from state.errors import StateUnavailable
 from state.records import Lease
 
 Kind = Callable[[Collection[str]], type[ModelRun] | type[BenchRun]]
@@ -81,5 +83,9 @@ def _work(context: SweepContext, slot: Slot, lease: Lease, kind: Kind) -> None:
         finally:
             run.give_back_slot()
             # A lost lease is not ours to release; the state knows and refuses.
-            context.sweep.state.release(lease, done=done)
+            try:
+                context.sweep.state.release(lease, done=done)
+            except StateUnavailable:
+                end_in_order()  # the lease stays behind, and the model is not to blame
+                raise
             context.released()

@@ -15,6 +15,7 @@ from types import FrameType
 from typing import NoReturn
 
 from machine.children import family, kill
+from machine.processes import end_in_order
 from matrix.errors import Exit, MillError
 
 GRACE = 4.0
@@ -118,6 +119,7 @@ def abandon() -> NoReturn:
 
     Records are safe, leases of a dead process are void, and the next run removes its files.
     """
+    end_in_order()
     kill(family(os.getpid())[1:])
     if sys.stdout.isatty():
         os.write(sys.stdout.fileno(), b"\x1b[?25h\n")  # the live view has hidden the cursor

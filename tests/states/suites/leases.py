@@ -5,7 +5,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from machine.processes import Process, end_in_order, ended_in_order
 from matrix.status import FailureClass, Status
+from state.leases import MAX_LOST, MAX_SILENT
 from state.records import Facts, Kind, Remaining
 from state.state import State
 from tests.states.samples import (
@@ -158,6 +160,55 @@ class TestLeases:
         assert found.detail is not None
         assert len(found.detail["lost_leases"]) == 3
         assert state.newest_event(sweep.id, Kind.POISON)
+
+    def test_a_lease_that_runs_out_is_handed_over_and_blames_nobody(self, state: State) -> None:
+        """The database was away, or the machine slept: the holder comes back."""
+        sweep = begin(state, rows(1))
+        late = take(state, sweep, FOREIGN, ttl=0)
+        for number in range(2 * MAX_SILENT):
+            newer = take(state, sweep, FOREIGN, ttl=0)
+            assert newer.attempt == number + 2
+            lost = state.release(late, done=True) if number % 2 else state.renew(late, 60)
+            assert not lost
+            late = newer
+        assert state.remaining(sweep.id) == Remaining(leased=1)
+
+    def test_holders_that_fall_silent_for_good_end_the_model_some_day(self, state: State) -> None:
+        sweep = begin(state, rows(1))
+        for _ in range(MAX_SILENT):
+            take(state, sweep, FOREIGN, ttl=0)
+        assert state.lease(sweep.id, ALIVE, 60) is None
+        found = state.outcome(sweep.id, cell())
+        assert found is not None
+        assert (found.status, found.failure) == (Status.BUILD_FAILED, FailureClass.CRASH)
+        assert f"{MAX_SILENT} processes fell silent" in str(found.message)
+        assert "machines" in str(found.hint)
+
+    def test_a_process_that_ended_in_order_blames_nobody(
+        self, state: State, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(Process, "current", lambda: DEAD.process)
+        sweep = begin(state, rows(1))
+        for _ in range(2 * MAX_LOST):
+            take(state, sweep, DEAD, ttl=HOUR)
+            end_in_order()  # interrupted, or the database was away for too long
+        assert take(state, sweep).model == model(0)
+        assert not ended_in_order(DEAD.process)
+
+    def test_two_clocks_on_one_file_take_nothing_from_a_process_that_runs(
+        self, state: State
+    ) -> None:
+        sweep = begin(state, rows(1))
+        mine = take(state, sweep, ALIVE)
+        for hours in (-1, 2):
+            shift = "renewed_at = renewed_at + :by, expires_at = expires_at + :by"
+            sql(state, f"UPDATE lease SET {shift}", by=hours * HOUR)
+            taken = state.lease(sweep.id, FOREIGN, 60)
+            if not state.database.sqlite:  # its server has the only clock
+                assert (taken is None) is (hours > 0)
+                return
+            assert taken is None
+        assert state.renew(mine, 60)
 
     def test_poison_can_be_retried(self, state: State) -> None:
         sweep = begin(state, rows(1))

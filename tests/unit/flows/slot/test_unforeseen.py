@@ -13,6 +13,7 @@ import pytest
 from feed.interface import LocalFile, Published
 from flows.slot.context import log_name
 from flows.slot.model_run import MOST_RUNS, ModelRun
+from machine.processes import Process, ended_in_order, forget
 from machine.waits import Cancelled
 from matrix.errors import Exit
 from matrix.status import FailureClass, Status
@@ -155,3 +156,18 @@ def test_a_package_that_cannot_be_kept_locally_is_published_all_the_same(
     assert harness.sweep(make_plan(small_model()), keep_local=True).counts == {"published": 3}
     told = [one.detail or {} for one in harness.outcomes().values()]
     assert all("/kept" in str(detail.get("not_kept")) for detail in told)
+
+
+def test_a_process_that_cannot_hand_back_its_lease_notes_that_it_ends_in_order(
+    harness: SweepHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_args: Any, **_words: Any) -> bool:
+        raise StateUnavailable("the state is away")
+
+    me = Process.current()
+    monkeypatch.setattr(type(harness.state), "release", away)
+    with pytest.raises(StateUnavailable):
+        harness.sweep(make_plan(small_model(cells=1)))
+    assert ended_in_order(me)
+    forget(me)
+    assert not ended_in_order(me)
