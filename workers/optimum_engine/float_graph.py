@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from workers.optimum_engine import calibrate, device_limits, masks, qdq
 from workers.optimum_engine.qdq import Settings
-from workers.sources import model_file, onnx_graph, runtime
+from workers.sources import model_file, onnx_graph, runtime, weight_file
 from workers.sources.errors import one_line, quantize_error
 
 OUTERMOST = 1e-4
@@ -76,6 +77,7 @@ def _prepare(source: Path, temp: Path, asked: Settings) -> Path:
         fusion(wrapped).apply()
     for index, node in enumerate(model.graph.node):
         node.name = node.name or f"{node.op_type}_{index}"
+    _widen_biases(model, source)
     wrapped.topological_sort()
     model_file.save(model, temp / "ready", source)
     runtime.add_types(temp / "ready", temp / "types")
@@ -84,3 +86,23 @@ def _prepare(source: Path, temp: Path, asked: Settings) -> Path:
         onnx.save(typed, str(temp / "ready" / model_file.MODEL))
         runtime.add_types(temp / "ready", temp / "types-again")
     return temp / "ready"
+
+
+def _widen_biases(model: Any, source: Path) -> None:
+    """Write the biases of Gemm as vectors: the quantizer knows no `1 x n` and no single number."""
+    import numpy as np
+    from onnx import numpy_helper
+
+    weights = {tensor.name: tensor for tensor in model.graph.initializer}
+    for node in model.graph.node:
+        if node.op_type != "Gemm" or len(node.input) < 3:
+            continue
+        weight, bias = (weights.get(name) for name in node.input[1:])
+        if weight is None or bias is None:
+            continue
+        turned = any(one.name == "transB" and one.i for one in node.attribute)
+        width = weight.dims[0 if turned else 1]
+        if list(bias.dims) != [width] and math.prod(bias.dims) == (bias.dims or [1])[-1]:
+            vector = np.resize(weight_file.values(bias, source), width)
+            node.input[2] = f"{bias.name}/{node.name}"
+            model.graph.initializer.append(numpy_helper.from_array(vector, node.input[2]))

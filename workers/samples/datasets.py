@@ -93,7 +93,8 @@ def _read_npz(path: Path, limit: int | None) -> list[dict[str, Any]]:
     if len(counts) != 1 or 0 in counts:
         raise ValueError("its arrays need the same number of samples along their first axis")
     return [
-        {name: array[index] for name, array in stacked.items()} for index in range(counts.pop())
+        {name: array[index, ...] for name, array in stacked.items()}
+        for index in range(counts.pop())
     ]
 
 

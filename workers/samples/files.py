@@ -42,7 +42,8 @@ def load(folder: Path, component: str, part: str) -> list[dict[str, Any]]:
         return [sample(file) for file in judged(folder, component)]
     stacked = sample(_place(folder, component) / f"{part}.npz")
     count = len(next(iter(stacked.values())))
-    return [{name: array[index] for name, array in stacked.items()} for index in range(count)]
+    # With `...` a number without axes is an array as well, as ONNX Runtime demands.
+    return [{name: array[index, ...] for name, array in stacked.items()} for index in range(count)]
 
 
 def judged(folder: Path, component: str = "") -> list[Path]:

@@ -73,6 +73,18 @@ def test_the_quantizer_reads_weights_beside_the_graph(
     assert contents(made["inside"]) == contents(made["beside"])
 
 
+@pytest.mark.parametrize("shape", [(1, 256), (1,), (), (1, 1), (256,)])
+def test_a_bias_of_any_shape_is_quantized(tmp_path: Path, shape: tuple[int, ...]) -> None:
+    model = graphs.matmul()
+    bias = np.resize(np.linspace(3, 9, 256, dtype=np.float32), shape)
+    node = model.graph.node[0]
+    model.graph.initializer.append(onnx.numpy_helper.from_array(bias, "bias"))
+    node.op_type = "Gemm"
+    node.input.append("bias")
+    made = quantized(tmp_path, model, ROWS, "w8a8")
+    assert np.abs(outputs(made) - outputs(model)).max() < 0.05 * np.abs(outputs(model)).max()
+
+
 def quantized(folder: Path, model: Any, rows: Any, precision: str, *rewrites: str) -> Any:
     """A graph as it is quantized with one sample for a provider that needs these rewrites."""
     model_file.save(model, folder / "model")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from workers.engine import StageError
-from workers.samples import files, parts
+from workers.samples import datasets, files, parts
 from workers.samples.parts import CHOOSE, FIT, JUDGE, PARTS
 
 GIB = 1024**3
@@ -86,3 +86,12 @@ def test_a_component_has_its_own_files(tmp_path: Path) -> None:
 def test_samples_of_a_part_have_one_shape() -> None:
     with pytest.raises(StageError, match="samples differ"):
         files.check_even([{"ids": np.ones((1, 4))}, {"ids": np.ones((1, 5))}])
+
+
+def test_an_input_without_axes_stays_an_array(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", x=np.ones((3, 1, 2)), rate=np.array([8.0, 16.0, 22.0]))
+    samples = datasets.read_dataset(tmp_path / "a.npz", "", 9)
+    files.save(dict.fromkeys(PARTS, samples), tmp_path / "parts")
+    for found in (samples, *(files.load(tmp_path / "parts", "", part) for part in PARTS)):
+        assert [type(one["rate"]) for one in found] == [np.ndarray] * 3
+        assert [one["rate"].shape for one in found] == [()] * 3
