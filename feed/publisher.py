@@ -20,6 +20,8 @@ from matrix.digest import FileEntry, tree_digest
 
 TRIES = 6
 LONGEST_WAIT = 60.0
+AGAIN = 15.0
+"""Seconds between two looks at a feed that is away."""
 MISSES = 3
 """Packages in a row that a feed fails to accept although it answers; more is an outage."""
 
@@ -46,6 +48,8 @@ class Publisher:
     feed: Feed
     _: KW_ONLY
     tries: int = TRIES
+    patience: float = 0.0
+    """Seconds in which an outage of the feed may end."""
     sleep: Sleep = threading.Event.wait
     clock: Callable[[], float] = time.monotonic
     pauses: Pauses = field(default_factory=Pauses, init=False)
@@ -78,18 +82,28 @@ class Publisher:
         description = write_description(tree, description_text)
         limit = float("inf") if timeout is None else timeout
         cancel = cancel or threading.Event()
-        attempts = _Attempts(self, package, version, files, description, tree, limit, cancel)
-        try:
-            receipt = attempts.run()
-        except errors.NoSpace:
-            raise
-        except (errors.Unavailable, errors.OutcomeUnknown, errors.NotFound) as error:
-            attempts.check()
-            self._missed(package, version, error)
-            raise
-        with self._lock:
-            self._misses.clear()
-        return receipt
+        until = self.clock() + self.patience
+        while True:
+            attempts = _Attempts(self, package, version, files, description, tree, limit, cancel)
+            try:
+                receipt = attempts.run()
+            except errors.NoSpace:
+                raise
+            except (errors.Unavailable, errors.OutcomeUnknown, errors.NotFound) as error:
+                attempts.check()
+                try:
+                    self._missed(package, version, error)
+                except errors.Outage as outage:
+                    if self.clock() >= until:
+                        raise
+                    self.pauses.tell(f"{package} {version}: {outage}", AGAIN)
+                    self.sleep(cancel, AGAIN)
+                    attempts.check()
+                    continue
+                raise
+            with self._lock:
+                self._misses.clear()
+            return receipt
 
     def _missed(self, package: str, version: str, error: errors.FeedError) -> None:
         """Raise `Outage` if the feed does not answer either, or takes nothing at all."""

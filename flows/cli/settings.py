@@ -158,6 +158,9 @@ class Settings:
     heartbeat: float = ordered(
         30.0, "how often a slot reports; after twice this time without a report it loses its model"
     )
+    start_limit: float = ordered(
+        300.0, "how long a fleet waits for a worker to begin a run before it asks for another one"
+    )
     bench_machine: bool = setting(
         False,
         "announce that this machine measures, for sweeps with --bench and for tunings",

@@ -31,7 +31,8 @@ _LOST = "modelmill-lost"
 _FAILED = "modelmill-failed"
 _PENDING = "modelmill-pending"
 _HEARTBEAT_LIMIT = timedelta(seconds=90)
-_PENDING_LIMIT = timedelta(seconds=300)
+_PENDING_LIMIT = timedelta(hours=1)
+"""Long, because a busy machine is slow; a night that never begins must not block the next ones."""
 
 
 def crash_lost_runs(client: SyncPrefectClient) -> str:

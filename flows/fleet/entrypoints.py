@@ -30,7 +30,7 @@ from flows.observe.following import Follower
 from flows.observe.progress import SweepProgress
 from flows.observe.summary import Summary
 from flows.prefect.shown_run import ShownRun
-from flows.sweep.cancellation import CancellationWatch
+from flows.sweep.cancellation import CancellationWatch, StoppedElsewhere
 from flows.sweep.planning import catalog_reference, plan_of
 from flows.sweep.recorded import recorded_estimates
 from flows.sweep.stop import Stop
@@ -65,6 +65,8 @@ def slot(stamp: str, sweep: int, run: int) -> State[Any]:  # noqa: ARG001 - name
     error = _in_thread(worker.work, stop)
     if error is not None:
         return _failed(error)
+    if stop.error is not None and not isinstance(stop.error, StoppedElsewhere):
+        return _failed(stop.error)  # this machine cannot work; others go on
     if stop:
         return Cancelled(message=str(stop.error or "stopped; its model was handed back"))
     return Completed()
@@ -159,7 +161,7 @@ def _sweep(
             ):
                 if here:
                     display.name_and_tag(here.id, tags)
-                slots = SlotRuns(client, pool, parameters, tags)
+                slots = SlotRuns(client, pool, parameters, tags, settings.start_limit)
                 if not lead.lead(run, slots):
                     return None
         summary, index = lead.finish(led)

@@ -1,9 +1,12 @@
-"""Flow runs that fail to start: those that stay pending, and slots that fail as soon as they begin.
+"""Flow runs that do not work: those that stay pending, and slots that fail.
 
-A run stays pending when its worker dies between taking it and starting its process; Prefect never
-gives it to another worker. A slot fails at once on a machine that cannot reach the feed or lacks a
-library; it is tried again with growing pauses, because otherwise the machine would get one run
-after another for as long as the sweep lasts.
+A run stays pending while its machine is too busy to start a process, and for ever when its worker
+dies before it does so: Prefect never gives it to another worker. The two cannot be told apart from
+here, so nothing is done to the run, and another one is asked for in its place.
+
+A slot fails on a machine that cannot reach the feed or lacks a library; it is tried again with
+growing pauses, because otherwise the machine would get one run after another for as long as the
+sweep lasts.
 """
 
 from __future__ import annotations
@@ -16,10 +19,8 @@ from uuid import UUID
 
 from prefect.client.schemas.objects import FlowRun
 
-PENDING_LIMIT = 90.0
-"""Seconds in which a worker starts a process, even on a busy machine."""
 AT_ONCE = timedelta(seconds=30)
-"""A slot that leased a model would hardly have failed by then."""
+"""A slot that leased a model would hardly have crashed by then."""
 ACCIDENTS = 2
 """Failures in a row that are tried again without a pause."""
 FIRST_PAUSE = 5.0
@@ -35,6 +36,8 @@ class PendingRuns:
     died before it started the process stays pending for ever.
     """
 
+    limit: float
+    """Seconds after which another run is asked for."""
     _since: dict[UUID, float] = field(default_factory=dict)
 
     def overdue(self, run: FlowRun) -> bool:
@@ -43,12 +46,12 @@ class PendingRuns:
             return False
         now = time.monotonic()
         # Keyed by the state: a run that is pending for the second time gets the full limit again.
-        return now - self._since.setdefault(run.state.id, now) > PENDING_LIMIT
+        return now - self._since.setdefault(run.state.id, now) > self.limit
 
 
 @dataclass(frozen=True, slots=True)
 class FailedStarts:
-    """The slot runs of a queue that failed at once since the last one that did not."""
+    """The slot runs of a queue that failed since the last one that did not."""
 
     count: int
     ended: datetime
@@ -76,7 +79,7 @@ def failed_starts(ended: Iterable[FlowRun]) -> dict[str, FailedStarts]:
             continue
         if run.state.is_cancelled() and run.start_time is None:
             continue  # never began
-        if not _failed_at_once(run):
+        if not _did_not_work(run):
             settled.add(queue)
             continue
         if queue in found:
@@ -87,7 +90,8 @@ def failed_starts(ended: Iterable[FlowRun]) -> dict[str, FailedStarts]:
     return found
 
 
-def _failed_at_once(run: FlowRun) -> bool:
-    if run.state is None or not (run.state.is_failed() or run.state.is_crashed()):
-        return False
-    return (run.total_run_time or timedelta()) < AT_ONCE
+def _did_not_work(run: FlowRun) -> bool:
+    """Whether the slot said that its machine cannot work, or crashed as soon as it began."""
+    if run.state is None or run.state.is_failed():
+        return run.state is not None
+    return run.state.is_crashed() and (run.total_run_time or timedelta()) < AT_ONCE

@@ -16,6 +16,7 @@ from uuid import UUID
 
 from flows.cli.activity import waiting_for
 from flows.cli.settings import CHANGEABLE, OPTIONS, Settings
+from flows.fleet.failed_starts import PendingRuns
 from flows.fleet.parent_runs import ParentRuns, check_deployed, reached, submit
 from flows.fleet.run import FleetRun, NoFleetRun, last_run, record_run, state_url, values_of
 from flows.observe.estimates import estimate
@@ -113,7 +114,8 @@ class Launch:
         publish = not self.settings.no_publish
         known = estimate(run.plan, state)
         progress = SweepProgress(state.statuses(run.sweep), publish=publish, known=known)
-        looks, parents = 0, ParentRuns(parent, run.sweep)
+        pending = PendingRuns(self.settings.start_limit)
+        looks, parents = 0, ParentRuns(self.pool, parent, run, pending)
         with Follower(state, run.sweep, choose_view(as_json=self.as_json), progress, run.id):
             while not stop.wait(_LOOK):
                 if state.sweep(run.sweep).ended_at is not None:

@@ -8,6 +8,7 @@ or was killed starts a successor on another worker and ends.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -22,6 +23,7 @@ from flows.sweep.cancellation import StoppedElsewhere, stop_for_all
 from flows.sweep.lifecycle import Sweep, among
 from flows.sweep.stop import Stop
 from flows.sweep.workspace import Workspace
+from matrix.errors import Unusable
 from matrix.needs import Words, serves
 from state.records import Kind
 from state.state import State
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from flows.fleet.slot_runs import SlotRuns
 
 INTERVAL = 2.0
+HELPLESS = 1800.0
+"""Seconds after which a sweep ends on which no machine can work."""
 LEADS = "leads"
 """Key of the notice with which a parent takes the lead."""
 
@@ -54,6 +58,7 @@ class Parent:
     _leads_since: int = 0
     """The notice with which it took the lead."""
     _successor_tries: int = 0
+    _helpless_since: float | None = None
 
     def begin(self) -> tuple[Sweep, FleetRun]:
         """Record and seed; slots are given a run that knows what the feed has."""
@@ -149,11 +154,24 @@ class Parent:
             slots.fill(queue, wanted)
         waiting = (needs for needs, count in demand.items() if count)
         unserved = unserved_groups(self.state, sweep, waiting, queues.values())
+        failing = {name: text for name, text in slots.failing().items() if name in queues}
+        self._give_up_if_helpless(failing, queues)
         unserved += [
             {"ends": message, "needs": sorted(queues[queue])}
-            for queue, message in sorted(slots.failing().items())
-            if queue in queues
+            for queue, message in sorted(failing.items())
         ]
         if unserved != self._unserved:
             self._unserved = unserved
             self.state.note(sweep, Kind.NOTICE, {UNSERVED: unserved})
+
+    def _give_up_if_helpless(self, failing: Mapping[str, str], queues: Mapping[str, Words]) -> None:
+        """End the sweep when all machines have said for long that they cannot work."""
+        if not failing or len(failing) < len(queues):
+            self._helpless_since = None
+            return
+        now = time.monotonic()
+        self._helpless_since = self._helpless_since or now
+        if now - self._helpless_since > HELPLESS:
+            told = failing[min(failing)]
+            hint = f"repair it, then: modelmill resume {self.run.plan.stamp} --fleet"
+            self.stop.ask(Unusable(f"no machine of the fleet can work: {told}", hint=hint))

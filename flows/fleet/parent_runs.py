@@ -5,19 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
 import httpx
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.filters import FlowFilter, FlowRunFilter, WorkerFilter
-from prefect.client.schemas.objects import FlowRun, State, WorkerStatus
+from prefect.client.schemas.objects import FlowRun, WorkerStatus
 from prefect.client.schemas.sorting import FlowRunSort
 from prefect.context import FlowRunContext
 from prefect.deployments import run_deployment
 from prefect.exceptions import ObjectNotFound, PrefectException
-from prefect.states import Scheduled
 
 from flows.fleet.failed_starts import PendingRuns
 from flows.fleet.run import FleetRun
@@ -46,8 +45,8 @@ def check_deployed(pool: str) -> None:
         ) from None
 
 
-def submit(pool: str, run: FleetRun) -> UUID:
-    """Start a parent for a recorded run; returns its flow run."""
+def submit(pool: str, run: FleetRun, again: int = 0) -> UUID:
+    """Start a parent for a recorded run, or another one; returns its flow run."""
     stamp = run.plan.stamp
     with get_client(sync_client=True) as client:
         last = _last(client, run.sweep)
@@ -56,7 +55,7 @@ def submit(pool: str, run: FleetRun) -> UUID:
         parameters={"stamp": stamp, "sweep": run.sweep, "run": run.id, "pool": pool},
         timeout=0,
         tags=[f"stamp:{stamp}", f"sweep:{run.sweep}", *nightly_tags(last)],
-        idempotency_key=f"{pool}-{run.sweep}-{run.id}",
+        idempotency_key=f"{pool}-{run.sweep}-{run.id}" + (f"-{again}" if again else ""),
     )
     return UUID(str(made.id))
 
@@ -65,24 +64,29 @@ def submit(pool: str, run: FleetRun) -> UUID:
 class ParentRuns:
     """The parents of a sweep: the one that was submitted, and any that replaces it."""
 
+    pool: str
     submitted: UUID
-    sweep: int
-    _pending: PendingRuns = field(default_factory=PendingRuns)
+    run: FleetRun
+    _pending: PendingRuns
+    _asked: int = 0
+    """Parents that were asked for in place of one that has not begun."""
 
     def ended(self) -> bool:
         """Whether the submitted parent ended and no other one leads or waits.
 
-        A parent whose worker died before it began is scheduled again, for another worker.
+        If all parents that wait have not begun in time, another worker is asked for one: of two
+        that begin after all, the later one leads.
         """
         try:
             with get_client(sync_client=True) as client:
-                unfinished = runs_of(client, PARENT_FLOW, [f"sweep:{self.sweep}"], UNFINISHED)
-                for run in unfinished:
-                    if self._pending.overdue(run):
-                        again: State[Any] = Scheduled(scheduled_time=run.expected_start_time)
-                        client.set_flow_run_state(run.id, again, force=True)
+                tags = [f"sweep:{self.run.sweep}"]
+                unfinished = runs_of(client, PARENT_FLOW, tags, UNFINISHED)
                 state = client.read_flow_run(self.submitted).state
-                return not unfinished and state is not None and state.is_final()
+            overdue = [self._pending.overdue(run) for run in unfinished]
+            if overdue and all(overdue):
+                self._asked += 1
+                submit(self.pool, self.run, again=self._asked)
+            return not unfinished and state is not None and state.is_final()
         except httpx.HTTPError:
             return False  # the server is away; the sweep is not
 

@@ -11,14 +11,13 @@ from functools import partial
 from pathlib import Path
 from uuid import UUID
 
-from feed.errors import Outage
 from flows.cli.resolution import resolve
 from flows.cli.settings import Settings
 from flows.fleet.run import FleetRun, read_run, state_url
 from flows.fleet.worker_folder import CWD, WORDS, WorkerFolder
 from flows.prefect.display import Display
 from flows.slot.loop import run_slots, usual
-from flows.sweep.cancellation import CancellationWatch, StoppedElsewhere, stop_for_all
+from flows.sweep.cancellation import CancellationWatch
 from flows.sweep.lifecycle import Sweep
 from flows.sweep.local import open_slots, owners_here
 from flows.sweep.needs import words_here
@@ -27,7 +26,6 @@ from flows.sweep.workspace import Workspace
 from flows.tune.exchange import FeedExchange, stages_package
 from flows.tune.leased import tuning_kind
 from machine.waits import untold
-from matrix.errors import Exit
 from matrix.needs import Words, from_text
 from state.database import Patience
 from state.state import State, open_state
@@ -91,13 +89,12 @@ class FleetSlot:
                 return
             with watch, worker.busy() if worker else nullcontext():
                 self._build(state, run, settings, watch)
-            if self._cannot_publish():
-                stop_for_all(state, self.sweep, self.stop.error)
 
     def _build(self, state: State, run: FleetRun, settings: Settings, watch: SlotWatch) -> None:
         work = Workspace(settings)
         work.prepare()
         sweep = Sweep(run.plan, settings, state, work.open_feed(), self.stop, newest=run.newest)
+        sweep.patience = Patience(self.stop.wait).seconds
         sweep.is_recorded(state.sweep(run.sweep))
         began, shown_at = state.last_event(run.sweep), self.flow_run
         display = Display(sweep, began, owners_here(), self.environ, flow_run=shown_at)
@@ -113,12 +110,6 @@ class FleetSlot:
     def _words(self, settings: Settings) -> Words:
         told = from_text(self.environ.get(WORDS))
         return told or words_here(settings, [settings.engine])
-
-    def _cannot_publish(self) -> bool:
-        error = self.stop.error
-        if error is None or isinstance(error, StoppedElsewhere):
-            return False
-        return isinstance(error, Outage) or error.exit_code is Exit.HOST_CANNOT_PUBLISH
 
 
 def _exchange(sweep: Sweep, store: Store) -> FeedExchange:

@@ -19,7 +19,7 @@ from prefect.client.orchestration import SyncPrefectClient
 from prefect.client.schemas.objects import FlowRun, State
 from prefect.client.schemas.sorting import FlowRunSort
 from prefect.deployments import run_deployment
-from prefect.states import Cancelled, Crashed
+from prefect.states import Cancelled
 
 from flows.fleet.failed_starts import FailedStarts, PendingRuns, failed_starts
 from flows.fleet.parent_runs import FINAL, PARENT_FLOW, UNFINISHED, runs_of
@@ -42,13 +42,18 @@ class SlotRuns:
     pool: str
     parameters: Mapping[str, Any]
     tags: list[str]
+    start_limit: float
+    """Seconds after which a run that has not begun no longer counts as one that waits."""
     _running: Counter[str] = field(default_factory=Counter)
     """By queue, like the next ones."""
     _waiting: Counter[str] = field(default_factory=Counter)
     _polls: dict[str, tuple[object, float]] = field(default_factory=dict)
     """The time of the last poll by the server's clock, and when we first saw it by ours."""
     _failed: dict[str, FailedStarts] = field(default_factory=dict)
-    _pending: PendingRuns = field(default_factory=PendingRuns)
+    _pending: PendingRuns = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._pending = PendingRuns(self.start_limit)
 
     def served_queues(self) -> dict[str, Words]:
         """The queues that are polled, with what their workers announce.
@@ -75,15 +80,13 @@ class SlotRuns:
         self._failed = failed_starts(filter(self._of_this_run, self._ended()))
         for run in filter(self._of_this_run, list(self._unfinished())):
             if self._pending.overdue(run):
-                lost: State[Any] = Crashed(message="its worker died before it began")
-                self.client.set_flow_run_state(run.id, lost, force=True)
-                continue
+                continue  # if it begins after all, there is one slot more
             (self._waiting if _waits(run) else self._running)[str(run.work_queue_name)] += 1
 
     def fill(self, queue: str, demand: int) -> None:
         """Let as many wait as run, a few at least, but no more than there is work for.
 
-        Where slots fail at once, one waits, after a pause.
+        Where slots fail, one waits, after a pause.
         """
         failed = self._failed.get(queue)
         fewest = _FEWEST if failed is None else 1
@@ -98,7 +101,7 @@ class SlotRuns:
             self._submit(f"{SLOT_FLOW}/{self.pool}", self.parameters, now, queue)
 
     def failing(self) -> dict[str, str]:
-        """Queues whose slots fail as soon as they begin, with the message of the last one."""
+        """Queues whose slots fail, with the message of the last one."""
         return {queue: one.message for queue, one in self._failed.items() if one.lasting}
 
     def cancel_waiting(self) -> None:
@@ -106,7 +109,7 @@ class SlotRuns:
         for run in list(self._unfinished()):
             if _waits(run):
                 gone: State[Any] = Cancelled(message="nothing is left to do")
-                self.client.set_flow_run_state(run.id, gone, force=True)
+                self.client.set_flow_run_state(run.id, gone)
 
     def start_another_parent(self) -> None:
         """Not as a child of this one, with which it would end."""

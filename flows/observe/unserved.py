@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 UNSERVED = "unserved"
 """Key of the notice: an entry for each group of cells that no available machine can do, and each
-kind of machine whose slots fail at once."""
+kind of machine whose slots fail."""
 
 NOT_TAKEN_UP = "no worker has started this sweep yet: does one run in its pool (modelmill worker)?"
 _SHOWN = 3
@@ -131,7 +131,7 @@ def one_line(unserved: Sequence[Json]) -> str:
 
 def _what(group: Json) -> str:
     if "ends" in group:
-        return f"slots fail as soon as they begin: {group['ends']}"
+        return f"slots fail: {group['ends']}"
     names = [str(name) for name in group.get("cells", ())]
     count = int(group.get("count", len(names)))
     shown = ", ".join(names[:_SHOWN]) + (", ..." if count > _SHOWN else "")

@@ -73,6 +73,8 @@ class Sweep:
     """The failed cells to plan again; None: those whose cause may be gone."""
     by_memory: bool = False
     """Whether to lease cells only to machines with the memory that they took before."""
+    patience: float = 0.0
+    """Seconds in which an outage of the feed may end."""
     newest: Mapping[str, Published] = field(default_factory=dict)
     """The newest version of each cell under any stamp; only filled with `--if-changed`."""
     earlier: EarlierFailures = field(default_factory=EarlierFailures)
@@ -149,7 +151,9 @@ class Sweep:
     def is_recorded(self, info: SweepInfo) -> None:
         """Go on with a sweep that is in the state."""
         self.info = info
-        self.publisher = Publisher(self.feed, tries=self.settings.tries) if info.publish else None
+        tries, patience = self.settings.tries, self.patience
+        made = Publisher(self.feed, tries=tries, patience=patience)
+        self.publisher = made if info.publish else None
 
     def _learn(self, found: Listing, listed_at: float) -> None:
         """Bring the state in line with the feed."""

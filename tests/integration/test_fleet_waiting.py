@@ -84,7 +84,7 @@ def test_a_machine_whose_slots_fail_at_once_is_told_of_and_comes_back(fleet: Fle
     logs.rename(aside)
     logs.write_text("in the way")
     with fleet.sweep(catalog, "s1", "--target", "mlas_cpu") as order:
-        order.until("slots fail as soon as they begin: cannot make the folder")
+        order.until("slots fail: cannot make the folder")
         assert any("repair the machine that offers" in line for line in idle(fleet, "s1"))
         logs.unlink()
         aside.rename(logs)

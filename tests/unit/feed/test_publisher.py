@@ -21,7 +21,7 @@ from feed.errors import (
     Unavailable,
 )
 from feed.interface import LocalFile
-from feed.publisher import LONGEST_WAIT, MISSES, Publisher, Receipt
+from feed.publisher import AGAIN, LONGEST_WAIT, MISSES, Publisher, Receipt
 from tests.fakes.feed import RETRY_AFTER, Fault, FlakyFeed, MemoryFeed, tree_of, write_files
 
 PKG, VER = "pkg", "1.0.0"
@@ -174,6 +174,36 @@ def test_a_feed_that_does_not_answer_either_is_an_outage(
     with pytest.raises(Outage, match="the feed is unavailable"):
         harness.publish()
     assert harness.memory.sends == 0
+
+
+def test_an_outage_that_ends_in_time_costs_nothing(harness: PublisherHarness) -> None:
+    harness.publisher.patience = 900.0
+    harness.feed.plan("find", *[Fault.DOWN] * 30)
+    assert harness.publish().attempts == 1
+    assert harness.holds_mine()
+    assert AGAIN in harness.clock.naps
+
+
+def test_an_outage_that_lasts_is_told_when_patience_ends(harness: PublisherHarness) -> None:
+    harness.publisher.patience = 900.0
+    harness.feed.plan("find", *[Fault.DOWN] * 10_000)
+    with pytest.raises(Outage, match="the feed is unavailable"):
+        harness.publish()
+    assert 900.0 <= sum(harness.clock.naps) < 1200.0
+
+
+def test_patience_ends_with_a_cancellation(harness: PublisherHarness) -> None:
+    harness.publisher.patience = 900.0
+    harness.feed.plan("find", *[Fault.DOWN] * 10_000)
+
+    def sleep(event: threading.Event, seconds: float) -> bool:
+        if seconds == AGAIN:
+            event.set()
+        return event.is_set()
+
+    harness.publisher.sleep = sleep
+    with pytest.raises(Cancelled):
+        harness.publish()
 
 
 def test_a_feed_that_is_gone_is_an_outage(harness: PublisherHarness) -> None:

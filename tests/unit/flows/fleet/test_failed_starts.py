@@ -42,10 +42,16 @@ def test_failures_count_back_to_the_last_run_that_did_better() -> None:
 
 
 @pytest.mark.parametrize(
-    "run", [ended(Completed()), ended(Failed(), took=60), ended(Cancelled()), ended(Completed(), 9)]
+    "run",
+    [ended(Completed()), ended(Crashed(), took=60), ended(Cancelled()), ended(Completed(), 9)],
 )
-def test_a_run_that_worked_or_failed_late_is_no_failed_start(run: Any) -> None:
+def test_a_run_that_worked_or_crashed_late_says_nothing_of_its_machine(run: Any) -> None:
     assert failed_starts([run, ended(Failed(), 10)]) == {}
+
+
+def test_a_slot_that_says_that_it_cannot_work_counts_however_long_it_has_worked() -> None:
+    run = ended(Failed(message="the feed is unavailable"), took=3600)
+    assert failed_starts([run])["q"] == FailedStarts(1, NOON, "the feed is unavailable")
 
 
 def test_a_run_that_never_counted_its_time_failed_at_once() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from feed.directory import DirectoryFeed
-from flows.fleet.parent import LEADS, SUCCESSOR_TRIES, Parent
+from flows.fleet.parent import HELPLESS, LEADS, SUCCESSOR_TRIES, Parent
 from flows.fleet.run import FleetRun
 from flows.fleet.slot_runs import SlotRuns
 from flows.fleet.worker_folder import WorkerFolder
@@ -123,9 +123,37 @@ def test_slots_that_fail_at_once_are_told_once(tmp_path: Path) -> None:
         (notice,) = state.events(run.sweep, kind=Kind.NOTICE)
         assert notice.data == {UNSERVED: [{"ends": "no feed", "needs": ["engine:fake"]}]}
         assert unserved_of(state, run.sweep).lines() == [
-            "slots fail as soon as they begin: no feed",
+            "slots fail: no feed",
             "  next: repair the machine that offers engine:fake; it is tried again",
         ]
+
+
+@pytest.mark.parametrize(("failed", "ends"), [({"good"}, False), ({"good", "other"}, True)])
+def test_a_sweep_ends_when_no_machine_can_work_for_long(
+    failed: set[str], ends: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr("flows.fleet.parent.time.monotonic", lambda: now)
+    state, run = begun(tmp_path)
+    stop = Quick()
+    slots = Slots(stop, **SERVED, other=frozenset({"engine:fake"}))
+    slots.failed = dict.fromkeys(failed, "the feed is unavailable")
+    rounds: list[None] = []
+
+    def round_() -> None:
+        nonlocal now
+        rounds.append(None)
+        now += HELPLESS / 4
+        if len(rounds) == 20:
+            stop.ask()
+
+    slots.then = round_
+    with state:
+        parent_of(state, run, tmp_path, stop).supervise(run, slots)
+    assert (stop.error is not None) == ends
+    if stop.error is not None:
+        assert "no machine of the fleet can work: the feed is unavailable" in stop.error.message
+        assert stop.error.hint == "repair it, then: modelmill resume 20260609 --fleet"
 
 
 def test_a_sweep_with_nothing_open_ends_at_once(tmp_path: Path) -> None:

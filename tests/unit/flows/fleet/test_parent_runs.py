@@ -12,9 +12,12 @@ import pytest
 from prefect.states import Completed, Crashed, Pending, Running, Scheduled
 
 from flows.fleet import parent_runs as module
-from flows.fleet.failed_starts import PENDING_LIMIT
+from flows.fleet.failed_starts import PendingRuns
 from flows.fleet.parent_runs import ParentRuns, earlier_night
+from flows.fleet.run import FleetRun
+from tests.sweeps.in_memory import make_plan, small_model
 
+LIMIT = 90.0
 NOON = datetime(2026, 11, 18, 12, tzinfo=UTC)
 
 
@@ -23,8 +26,10 @@ class Server:
 
     def __init__(self, *states: Any) -> None:
         self.runs = [
-            SimpleNamespace(id=uuid4(), state=state, expected_start_time=NOON) for state in states
+            SimpleNamespace(id=uuid4(), state=state, expected_start_time=NOON, tags=[])
+            for state in states
         ]
+        self.keys: list[str] = []
         self.away = False
 
     def __call__(self, *, sync_client: bool) -> Server:
@@ -44,13 +49,21 @@ class Server:
     def read_flow_run(self, run: object) -> Any:
         return next(one for one in self.runs if one.id == run)
 
-    def set_flow_run_state(self, run: object, state: Any, *, force: bool) -> None:
-        self.read_flow_run(run).state = state
+    def run_deployment(self, _name: str, *, idempotency_key: str, **_more: Any) -> Any:
+        if idempotency_key not in self.keys:
+            self.keys.append(idempotency_key)
+            self.runs.append(
+                SimpleNamespace(id=uuid4(), state=Scheduled(), expected_start_time=NOON, tags=[])
+            )
+        return self.runs[-1]
 
 
 def submitted(monkeypatch: pytest.MonkeyPatch, server: Server) -> ParentRuns:
     monkeypatch.setattr(module, "get_client", server)
-    return ParentRuns(server.runs[0].id, 7)
+    monkeypatch.setattr(module, "run_deployment", server.run_deployment)
+    plan = make_plan(small_model("a"))
+    run = FleetRun(7, plan, {}, "dir:/feed", id=3)
+    return ParentRuns("mill", server.runs[0].id, run, PendingRuns(LIMIT))
 
 
 @pytest.mark.parametrize(
@@ -69,22 +82,27 @@ def test_a_sweep_is_led_while_any_parent_is_or_is_to_come(
     assert submitted(monkeypatch, Server(*states)).ended() is gone
 
 
-def test_a_parent_that_nobody_will_begin_is_given_to_another_worker(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_another_parent_is_asked_for_when_none_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one that has not begun is left alone: its machine may only be busy."""
     now = 1000.0
     monkeypatch.setattr("time.monotonic", lambda: now)
-    server = Server(Completed(), Pending())
+    server = Server(Pending())
     watched = submitted(monkeypatch, server)
     assert not watched.ended()
-    now += PENDING_LIMIT + 1
+    now += LIMIT + 1
     assert not watched.ended()
-    state = server.runs[1].state
-    assert state.is_scheduled()
-    assert state.state_details.scheduled_time == NOON
-    server.runs[1].state = Pending()  # taken again: it gets as long as the first time
     assert not watched.ended()
-    assert server.runs[1].state.is_pending()
+    assert server.keys == ["mill-7-3-1"]
+    assert [run.state.is_pending() for run in server.runs] == [True, False]
+    server.runs[1].state = Pending()
+    now += LIMIT + 1
+    assert not watched.ended()
+    now += LIMIT + 1
+    assert not watched.ended()
+    assert server.keys == ["mill-7-3-1", "mill-7-3-2"]
+    for run in server.runs:
+        run.state = Completed()
+    assert watched.ended()
 
 
 def test_a_server_that_is_away_says_nothing_of_the_parent(monkeypatch: pytest.MonkeyPatch) -> None:
