@@ -93,6 +93,7 @@ class Recordings:
         """What the extractor makes of a sound."""
         import numpy as np
 
+        np.random.seed(number)  # some cut what is too long at random
         length = max(round(seconds * self._rate), _SHORTEST)
         wave = sounds.wave(number, round(length * sounds.RATE / self._rate)) / 32768
         if self._rate != sounds.RATE:
