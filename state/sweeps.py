@@ -76,8 +76,10 @@ class Sweeps(changes.WritingPart, Queries):
         sweep_id, created, run = self._attempt(work_)
         return replace(self.sweep(sweep_id), created=created, run=run)
 
-    def end(self, sweep_id: int, exit_code: int) -> None:
-        """The run is over; the sweep may be begun again."""
+    def end(self, sweep_id: int, exit_code: int, seconds: float | None = None) -> None:
+        """The run is over; the sweep may be begun again. `seconds`: what it took, by a clock that
+        nobody sets."""
+        data = {"exit_code": int(exit_code), "seconds": seconds}
 
         def work_(connection: sa.Connection) -> None:
             connection.execute(
@@ -85,7 +87,8 @@ class Sweeps(changes.WritingPart, Queries):
                 .where(sweep.c.id == sweep_id)
                 .values(ended_at=now(), exit_code=int(exit_code))
             )
-            changes.add_event(connection, sweep_id, Kind.ENDED, data={"exit_code": int(exit_code)})
+            told = {name: value for name, value in data.items() if value is not None}
+            changes.add_event(connection, sweep_id, Kind.ENDED, data=told)
 
         self._attempt(work_)
 

@@ -10,7 +10,7 @@ import time
 from dataclasses import replace
 
 from flows.fleet.run import FLEET
-from flows.observe.progress import BUSY, SweepProgress
+from flows.observe.progress import BUSY, SweepProgress, held_since
 from flows.observe.unserved import UNSERVED, one_line, unserved_of
 from flows.observe.views import View
 from flows.sweep.recorded import PLAN, recorded_estimates
@@ -153,7 +153,7 @@ class StatusWatch(Follower):
                 continue
             for one in self._state.outcomes(self._info.id, statuses=BUSY, model=holder.model):
                 if one.needs == holder.needs:
-                    since = one.started_at or holder.taken_at
+                    since = held_since(holder, one.started_at)
                     self.progress.busy[holder.owner] = (one.cell, one.status, since)
         idle = not holders and self.progress.total != self.progress.ended
         self.progress.notice = NOBODY if idle else ""

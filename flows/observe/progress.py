@@ -42,6 +42,13 @@ _NOTICED: Mapping[str, Callable[..., str]] = {
 does not show the run."""
 
 
+def held_since(holder: Holder, began: float | None = None) -> float:
+    """When a holder took what it has (or began a cell of it), by the monotonic clock. The age comes
+    from the state's clock alone; that of this machine may differ, and both may be set."""
+    taken = holder.taken_at if began is None else began
+    return time.monotonic() - max(0.0, holder.renewed_at - taken)
+
+
 class SweepProgress:
     """How many cells have which status, who works on what, and how much work is left."""
 
@@ -56,7 +63,7 @@ class SweepProgress:
         self.publish = publish
         self.slots = max(slots, 1)
         self.busy: dict[str, tuple[str, Status, float]] = {}
-        """By owner: the cell in work, its status, since when."""
+        """By owner: the cell in work, its status, since when by the monotonic clock."""
         self.activities: dict[str, tuple[str, str]] = {}
         """By owner: the cell that its engine works on, and what the engine says it is doing."""
         self.notice = ""
@@ -68,7 +75,8 @@ class SweepProgress:
         """Cells that failed."""
         self._statuses: dict[str, Status] = {}
         self._counts: Counter[Status] = Counter()
-        self._started: dict[str, float] = {}
+        self._started: dict[str, tuple[float, float]] = {}
+        """When a cell was begun, by the state's clock and by the monotonic one."""
         self._measuring: set[str] = set()
         self._left = WorkLeft(known)
         for cell, status in statuses.items():
@@ -99,20 +107,24 @@ class SweepProgress:
             at_work, doing, _since = self.busy.get(event.owner, (cell, status, 0.0))
             builds_another = at_work != cell and doing not in _BESIDE
             if status not in _BESIDE or not builds_another:
-                self.busy[event.owner] = (cell, status, event.at)
+                self.busy[event.owner] = (cell, status, time.monotonic())
         elif event.owner in self.busy and self.busy[event.owner][0] == cell:
             del self.busy[event.owner]
         if status is Status.BUILDING:
-            self._started[cell] = event.at
+            self._started[cell] = (event.at, time.monotonic())
         elif not self._waits(status) and cell in self._started:
-            self._left.took(cell, max(0.0, event.at - self._started.pop(cell)))
+            self._left.took(cell, max(0.0, event.at - self._started.pop(cell)[0]))
 
     def look_at(self, holders: Iterable[Holder]) -> None:
         """Take in what those who hold models say they are doing; no event reports measuring."""
         told = [one for one in holders if one.cell and one.activity and not one.expired]
         self.activities = {one.owner: (str(one.cell), str(one.activity)) for one in told}
-        benches = (one for one in told if is_measuring(one.needs))
-        measuring = {one.owner: (str(one.cell), Status.VERIFIED, one.taken_at) for one in benches}
+        measuring = {}
+        for one in told:
+            if is_measuring(one.needs):
+                known = self.busy.get(one.owner) if one.owner in self._measuring else None
+                since = known[2] if known else held_since(one)
+                measuring[one.owner] = (str(one.cell), Status.VERIFIED, since)
         for owner in self._measuring - measuring.keys():
             self.busy.pop(owner, None)
         self.busy |= measuring
@@ -163,6 +175,6 @@ class SweepProgress:
     def left_lines(self) -> Iterator[str]:
         """Time left, disk and memory with their ranges, as far as they are known."""
         if self.ended < self.total:
-            now = time.time()
-            at_hand = {cell: now - at for cell, at in self._started.items()}
+            now = time.monotonic()
+            at_hand = {cell: now - seen for cell, (_at, seen) in self._started.items()}
             yield from self._left.lines(self.slots, at_hand)

@@ -130,11 +130,11 @@ class PlainView(View):
     def _say_activities(self, progress: SweepProgress) -> None:
         """Print a line now and then about a cell that takes long: a silent log looks dead."""
         for owner, (cell, status, since) in progress.busy.items():
-            spent, doing = time.time() - since, progress.doing(owner)
+            spent, doing = time.monotonic() - since, progress.doing(owner)
             said_at, said = self._spoke.get(owner, (since, ""))
-            if spent < _LONG or time.time() - said_at < _LONG or doing in {said, str(status)}:
+            if spent < _LONG or time.monotonic() - said_at < _LONG or doing in {said, str(status)}:
                 continue
-            self._spoke[owner] = (time.time(), doing)
+            self._spoke[owner] = (time.monotonic(), doing)
             line = f"at work: {doing}  {cell}  {show_duration(spent)}"
             print(paint(line, "dim", self._out), file=self._out, flush=True)
 
@@ -202,7 +202,7 @@ class LiveView(View):
         busy = sorted(progress.busy.items())
         room = max(1, self._console.height - 3 - len(ahead) - bool(progress.remarks))
         for owner, (cell, _status, since) in busy[:room]:
-            spent = show_clock(max(0.0, time.time() - since))
+            spent = show_clock(max(0.0, time.monotonic() - since))
             doing = shortened(shown(progress.doing(owner)), _DOING)
             line = f"\n  {_short(owner, progress.busy)}: {doing} {spent}  "
             text.append(line, style="dim")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -81,6 +82,7 @@ class Sweep:
     seeded: Seeded = field(default_factory=lambda: Seeded(0))
     info: SweepInfo = field(init=False)
     """How the state knows it, once it is recorded."""
+    _began: float = field(default_factory=time.monotonic, init=False)
     publisher: Publisher | None = field(init=False)
     """None: it does not publish."""
 
@@ -107,7 +109,7 @@ class Sweep:
             return list_feed(self.feed, self.plan, every_stamp=every_stamp, stop=self.stop)
         except FeedError as error:
             if not self.settings.trust_state:
-                self.state.end(self.info.id, error.exit_code)
+                self.state.end(self.info.id, error.exit_code, self.seconds)
                 if not isinstance(error, Unauthorized):
                     error.hint = "; ".join(filter(None, (error.hint, _UNLISTED)))
                 raise
@@ -147,6 +149,11 @@ class Sweep:
         for cell, kind in failed.items():
             if not is_export(cell):
                 (self.earlier.tried if cell in tried else self.earlier.left)[kind] += 1
+
+    @property
+    def seconds(self) -> float:
+        """How long this run has taken."""
+        return round(time.monotonic() - self._began, 3)
 
     def is_recorded(self, info: SweepInfo) -> None:
         """Go on with a sweep that is in the state."""
@@ -200,7 +207,7 @@ class Sweep:
                 told = {"package": self.plan.index_package, "version": index}
                 state.note(info.id, Kind.INDEX, told)
             summary = replace(summary, unindexed=bool(stop))
-        state.end(info.id, summary.exit_code(stop))
+        state.end(info.id, summary.exit_code(stop), self.seconds)
         return summary, index
 
     def _publish_index(self) -> str | None:

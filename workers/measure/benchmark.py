@@ -16,9 +16,10 @@ DRIFT = 0.05
 
 def benchmark(driver: Driver, subject: Subject, protocol: Protocol) -> Benchmark:
     """Measure all graphs; one that fails does not keep the others from it."""
-    began = time.time()
+    began, clock = time.time(), time.monotonic()
     graphs = tuple(_measured(driver, subject, graph, protocol) for graph in subject.graphs)
-    return result_of(subject, protocol, began, graphs, driver.load.warnings())
+    seconds = time.monotonic() - clock
+    return result_of(subject, protocol, began, seconds, graphs, driver.load.warnings())
 
 
 def _measured(driver: Driver, subject: Subject, graph: Graph, protocol: Protocol) -> GraphResult:
@@ -51,6 +52,7 @@ def result_of(
     subject: Subject,
     protocol: Protocol,
     began: float,
+    seconds: float,
     graphs: tuple[GraphResult, ...],
     warnings: Sequence[str],
 ) -> Benchmark:
@@ -61,7 +63,7 @@ def result_of(
         machine=this_machine(),
         protocol=protocol,
         began=round(began, 3),
-        seconds=round(time.time() - began, 3),
+        seconds=round(seconds, 3),
         graphs=graphs,
         warnings=(*warnings, *(text for graph in graphs for text in _doubts(graph))),
     )

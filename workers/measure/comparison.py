@@ -116,7 +116,7 @@ def compare(
     The seed decides the order of all turns, whichever sessions are there already.
     """
     pairs = _pairs(this, other)
-    began = time.time()
+    began, clock = time.time(), time.monotonic()
     sessions = sessions or Sessions()
     found = []
     for number, (one, two) in enumerate(pairs):
@@ -127,10 +127,10 @@ def compare(
         ]
         found.append(_compared(driver, arms, protocol, seed + number, sessions))
     ours, theirs, graphs = zip(*found, strict=True)
-    warnings = driver.load.warnings()
+    warnings, seconds = driver.load.warnings(), time.monotonic() - clock
     return Comparison(
-        this=result_of(this, protocol, began, ours, warnings),
-        other=result_of(other, protocol, began, theirs, warnings),
+        this=result_of(this, protocol, began, seconds, ours, warnings),
+        other=result_of(other, protocol, began, seconds, theirs, warnings),
         graphs=graphs,
         seed=seed,
     )

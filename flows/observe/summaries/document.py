@@ -6,6 +6,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
+from math import inf
 from typing import Any
 
 from flows.cli.quantity import counted, show_duration
@@ -14,7 +16,7 @@ from flows.observe.progress import UNSHOWN
 from flows.observe.summary import Summary, summary_of
 from matrix.model import is_export
 from state.reading import StateReader
-from state.records import Kind, Outcome, SweepInfo
+from state.records import Event, Kind, Outcome, SweepInfo
 
 SCHEMA = 1
 
@@ -31,18 +33,25 @@ class Duration:
 
 def duration_of(state: StateReader, info: SweepInfo, outcomes: Iterable[Outcome]) -> Duration:
     """Add up the runs of a sweep from the events that begin and end them."""
-    begins = [one.at for one in state.events(info.id, kind=Kind.BEGUN)]
-    ends = [one.at for one in state.events(info.id, kind=Kind.ENDED)]
+    begins = list(state.events(info.id, kind=Kind.BEGUN))
+    ends = list(state.events(info.id, kind=Kind.ENDED))
     seconds, runs = 0.0, 0
-    for begun, following in zip(begins, [*begins[1:], float("inf")], strict=True):
+    for begun, following in zip_longest(begins, begins[1:]):
         # A run that was killed has no end; somebody else may have ended it more than once.
-        ended = [at for at in ends if begun <= at < following]
+        limit = following.id if following else inf
+        ended = next((one for one in ends if begun.id < one.id < limit), None)
         if ended:
-            seconds += ended[0] - begun
+            seconds += _between(begun, ended)
             runs += 1
-    last = begins[-1] if begins else info.begun_at
+    last = begins[-1].at if begins else info.begun_at
     busy = any(one.started_at is not None and one.started_at >= last for one in outcomes)
     return Duration(round(seconds, 3), runs, idle=not busy)
+
+
+def _between(begun: Event, ended: Event) -> float:
+    """What a run took; of one that somebody else ended, by the clock, which may have been set."""
+    measured = (ended.data or {}).get("seconds")
+    return max(0.0, ended.at - begun.at) if measured is None else float(measured)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +66,13 @@ class LastRun:
     @classmethod
     def of(cls, state: StateReader, info: SweepInfo) -> LastRun:
         """Of a run that is over."""
-        info = state.sweep(info.id)
-        built, reused = state.stage_counts(info.id, info.begun_at)
-        seconds = (info.ended_at or state.now()) - info.begun_at
-        return cls(info.stamp, round(max(0.0, seconds), 3), built, reused)
+        built, reused = state.stage_counts(info.id, state.sweep(info.id).begun_at)
+        begun, ended = (state.newest_event(info.id, kind) for kind in (Kind.BEGUN, Kind.ENDED))
+        seconds = 0.0
+        if begun is not None:
+            over = ended is not None and ended.id > begun.id
+            seconds = _between(begun, ended) if ended and over else max(0.0, state.now() - begun.at)
+        return cls(info.stamp, round(seconds, 3), built, reused)
 
     def __str__(self) -> str:
         work = "nothing built"

@@ -158,8 +158,15 @@ def _plain(text: str) -> str:
     return text.strip().strip('"').strip()
 
 
+def _unquoted(field: str) -> str:
+    """The last field of a row as it was before it was quoted: a name may begin with a blank."""
+    text = field.rstrip()
+    quoted = len(text) > 1 and text[0] == text[-1] == '"'
+    return text[1:-1].replace('""', '"') if quoted else text
+
+
 def _new_name(profile: _Profile, identifier: str) -> int:
-    match = _OPERATOR.fullmatch(_plain(identifier))
+    match = _OPERATOR.fullmatch(_unquoted(identifier))
     if not match:
         return -1
     # A node without a name in the graph has none here either.

@@ -83,7 +83,8 @@ class Metadata:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The whole inference; every number is the mean of one inference."""
+    """The whole inference; a number is the mean of one inference where its name does not say
+    otherwise."""
 
     inference_us: float | None = None
     """As the source reports it: the accelerator's time, or the run call without our loop."""
@@ -96,6 +97,7 @@ class Summary:
     profiler_operator_us: float | None = None
     """What the profiler adds to each operator, as far as sums can tell; off in `estimated_us`."""
     hvx_threads: int | None = None
+    """The most that any part of any inference used."""
     accelerator_cycles: float | None = None
     accelerator_us: float | None = None
     execute_us: float | None = None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import re
-import time
 from dataclasses import replace
 from typing import TextIO, cast
 
@@ -130,7 +129,9 @@ def test_sixty_columns_keep_what_moves_and_the_target(monkeypatch: pytest.Monkey
     view = LiveView(out)
     cell = f"an-organization/{'a-long-name-' * 6}base:feature-extraction@vitisai_npu"
     progress = SweepProgress({cell: Status.PLANNED}, slots=1)
-    progress.apply(replace(event(cell, Status.BUILDING), at=time.time() - 12))
+    progress.apply(event(cell, Status.BUILDING))
+    owner, (_cell, status, since) = next(iter(progress.busy.items()))
+    progress.busy[owner] = (cell, status, since - 12)
     view.tick(progress)
     view.close()
     drawn = [line for line in out.shown().replace("\r", "\n").splitlines() if "slot-1" in line]

@@ -15,6 +15,7 @@ from flows.observe.summaries.markdown import markdown
 from flows.sweep.resume import nothing_to_retry
 from matrix.errors import Exit
 from state.records import SweepInfo
+from tests.states.samples import sql
 from tests.sweeps.in_memory import SweepHarness, make_plan, small_model
 
 
@@ -87,6 +88,22 @@ def test_a_run_with_nothing_to_do_is_not_told_as_the_sweep(harness: SweepHarness
     assert first.seconds > alone.seconds
     heading = collect(harness.state, info)["heading"]
     assert (heading["seconds"], heading["runs"]) == (first.seconds, 2)
+
+
+def test_a_clock_that_was_set_meanwhile_changes_no_duration(harness: SweepHarness) -> None:
+    info = swept(harness)
+    known = (
+        LastRun.of(harness.state, info).seconds,
+        duration_of(harness.state, info, ()).seconds,
+    )
+    for days in (40, -80):
+        later = {"by": days * 86_400}
+        sql(harness.state, "UPDATE sweep SET ended_at = ended_at + :by", **later)
+        sql(harness.state, "UPDATE event SET at = at + :by WHERE kind = 'ended'", **later)
+        info = _newest(harness)
+        told = LastRun.of(harness.state, info)
+        assert (told.seconds, duration_of(harness.state, info, ()).seconds) == known
+        assert "d" not in str(told).partition(":")[0]
 
 
 def test_a_single_run_is_told_as_before(harness: SweepHarness) -> None:

@@ -105,10 +105,11 @@ def test_executions_without_operators_do_not_count(tmp_path: Path) -> None:
 def test_names_of_any_shape(tmp_path: Path) -> None:
     row = {
         "soft max:OpId_1": 1, "a, b:OpId_2": 2, "Input OpId_3": 3, "größe:OpId_4": 4,
-        "OpId_9:OpId_5": 5, "no operator at all": 6, ":OpId_6": 0,
+        "OpId_9:OpId_5": 5, "no operator at all": 6, ":OpId_6": 0, " a blank :OpId_7": 9,
     }  # fmt: skip
     found = operators(read_csv(qnn_csv(tmp_path / "p.csv", [Execution(100, 10, row)])))
     assert [one.op_path for one in found] == [
+        " a blank ",
         "OpId_9",
         "größe",
         "Input",
