@@ -27,7 +27,7 @@ from flows.onboard.folder import (
     row_of,
 )  # fmt: skip
 from flows.onboard.goals import BLOCKED, Tier, Verdict, breaches, reached
-from flows.onboard.numbers import faults, worst
+from flows.onboard.numbers import compared
 from matrix.codec import from_json
 from matrix.digest import FileEntry, tree_digest
 from matrix.errors import PlanError
@@ -164,11 +164,7 @@ class _Shown:
                 yield from self._measured(tier)
             case "L2":
                 yield from self._rungs_hold(tier, ("parity",))
-                found = self.evidence("evidence/numbers.json")
-                if found is not None:
-                    yield from (f"L2 passes, but {text}" for text in faults(found))
-                    if worst(found) != tier.numbers.get("pytorch"):
-                        yield "L2 claims other numbers than its evidence"
+                yield from self._compared(tier)
             case "L3":
                 yield from self._rungs_hold(tier, ("task",))
 
@@ -184,6 +180,15 @@ class _Shown:
             for name in names:
                 if rungs is not None and not (name in rungs and rungs[name].passed):
                     yield f"{tier.goal} passes, but {name} of {package.target} does not hold"
+
+    def _compared(self, tier: Tier) -> Iterator[str]:
+        for package in self.record.packages:
+            if told := self.evidence(build_evidence(package.target)):
+                found = compared(told["manifest"])
+                if "not" in found:
+                    yield f"L2 passes, but the export of {package.target} was not compared"
+                elif found != tier.numbers.get("source"):
+                    yield "L2 claims another comparison than its evidence"
 
     def _measured(self, tier: Tier) -> Iterator[str]:
         trees = {one.target: one.tree for one in self.record.packages if one.folder}
@@ -249,8 +254,6 @@ def _wanted(record: Record) -> Iterator[tuple[str, str]]:
                 names |= dict.fromkeys(f"evidence/bench-{name}.json" for name in tier.numbers)
             else:
                 names |= dict.fromkeys(build_evidence(one.target) for one in record.packages)
-            if tier.goal == "L2":
-                names["evidence/numbers.json"] = None
         yield from ((tier.goal, name) for name in names)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 from flows.cli.settings import Settings
 from flows.onboard.folder import CATALOG, FINDING, PROBE, RECORD, REPORT, Package, put
 from flows.onboard.goals import Tier, Verdict
-from flows.onboard.numbers import faults, latency, numbers, worst
+from flows.onboard.numbers import compared, latency
 from flows.packages.measured import Finder
 from machine.files import remove
 from machine.waits import untold
@@ -61,8 +61,8 @@ class Climb:
     verifier: Verifier
     tell: Callable[[str], None] = untold
     done: dict[str, TargetResult] = field(default_factory=dict)
-    _outputs: Any = None
-    """Distances of the export from PyTorch; a `BuildFailed` if they could not be measured."""
+    _compared: Mapping[str, Any] = field(default_factory=dict)
+    """How the export was compared with the source model; empty: there is no package."""
 
     def steps(self, finder: Callable[[], Finder]) -> Iterator[tuple[str, Callable[[], Tier]]]:
         """The tiers in order; `finder`: of what is measured, opened only if something is."""
@@ -131,17 +131,16 @@ class Climb:
         return Tier("L1", Verdict.PASS, f"{told}{rest}", tuple(evidence), numbers)
 
     def compare(self) -> Tier:
-        """L2: the export against PyTorch, and every package against the export."""
-        found = self._outputs
-        if found is None:
+        """L2: the export against the source model, and every package against the export."""
+        found = self._compared
+        if not found:
             return Tier("L2", Verdict.NOT_RUN, NO_PACKAGE)
-        if isinstance(found, BuildFailed):
-            return Tier("L2", verdict_of(found.failure), str(found))
-        file = "evidence/numbers.json"
-        put(self.folder, file, found)
-        evidence = (file, *(f"evidence/build-{name}.json" for name in self.done))
-        told: dict[str, Any] = {"pytorch": worst(found)}
-        problems = [*faults(found)]
+        evidence = tuple(f"evidence/build-{name}.json" for name in self.done)
+        if reason := found.get("not"):
+            why = f"the export is not compared with its source model: {reason}"
+            return Tier("L2", Verdict.TOOL_BLOCKED, why, evidence)
+        told: dict[str, Any] = {"source": dict(found)}
+        problems: list[str] = []
         holds: list[str] = []
         unjudged: list[str] = []
         for name in self._packages():
@@ -155,9 +154,8 @@ class Climb:
             return Tier("L2", Verdict.FAIL, "; ".join(problems[:3]), evidence, told)
         if unjudged:
             return Tier("L2", Verdict.HOST_BLOCKED, "; ".join(unjudged[:3]), evidence, told)
-        most, cosine = told["pytorch"]["max_abs"], told["pytorch"]["cosine"]
-        text = f"the export differs from PyTorch by at most {most:.2g}, cosine {cosine:.6f}"
-        text += f"; parity holds for {', '.join(holds)}"
+        text = f"the export computes what the source model does on {found['samples']} samples "
+        text += f"({found['kind']}); parity holds for {', '.join(holds)}"
         return Tier("L2", Verdict.PASS, text, evidence, told)
 
     def task(self) -> Tier:
@@ -198,11 +196,7 @@ class Climb:
 
     def _examined(self, cell: Cell, built: Built, package: Package) -> TargetResult:
         climbed = self.verifier.climb(Subject.of(built))
-        if self._outputs is None:
-            try:
-                self._outputs = numbers(self.builder, cell, built)
-            except BuildFailed as error:
-                self._outputs = error
+        self._compared = compared(built.manifest)
         names = ("stage", "component", "key", "reused", "seconds")
         record = {
             "cell": cell.id,

@@ -10,7 +10,7 @@ from typing import Any
 GOALS: Mapping[str, str] = {
     "L0": "builds for every target, and the packages are sound",
     "L1": "runs on a device: its latency",
-    "L2": "computes what PyTorch computes",
+    "L2": "computes what the source model computes",
     "L3": "does its task: a metric on a dataset",
 }
 

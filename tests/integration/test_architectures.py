@@ -1,4 +1,4 @@
-"""Families of our own and of other packages: exported, compared with PyTorch, verified."""
+"""Families of our own and of other packages: exported, compared with their models, verified."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import os
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,8 +17,8 @@ from tests.engines.sources import policy
 from tests.services.installing import lacking
 from tests.sweeps.command import ROOT, Project
 from workers import composition
-from workers.engine import Request, StageJob
-from workers.optimum_engine import OptimumEngine
+from workers.engine import Request, StageError, StageJob
+from workers.optimum_engine import OptimumEngine, compared
 from workers.optimum_engine.architectures.rows import rows
 
 pytestmark = [
@@ -54,8 +55,8 @@ ROWS = {(name, task) for name, row in rows().items() for task in row.tasks}
 OTHERS = sorted((ROWS & zoo().keys()) - {*SAMPLE})
 
 
-def distances(model: Model, root: Path) -> list[float]:
-    """Of each output of an export from PyTorch's, as a cosine."""
+def exported(model: Model, out: Path) -> dict[str, Any]:
+    """How the export of a model is compared with it; one that differs raises."""
     source = {
         "kind": "random",
         "ref": model.source.ref,
@@ -65,41 +66,96 @@ def distances(model: Model, root: Path) -> list[float]:
     told = {"id": model.id, "task": model.task, "model_type": model.source.ref, "source": source}
     request = Request(told, {"label": "mlas_cpu"}, policy())
     engine = OptimumEngine()
-    specs = {spec.name: spec for spec in engine.plan(request).stages}
-    for stage, seen in (
-        ("export", ()),
-        ("inputs", ("export",)),
-        ("reference", ("export", "inputs")),
-    ):
-        out = root / stage
-        out.mkdir(parents=True)
-        params = specs["inputs" if stage == "reference" else stage].params
-        report = engine.run(
-            StageJob(stage, params, request, {name: root / name for name in seen}, out)
-        )
-    found = report.facts["outputs"].values()
-    return [one.get("cosine", 1.0) for outputs in found for one in outputs.values()]
+    spec = engine.plan(request).stages[0]
+    out.mkdir()
+    report = engine.run(StageJob("export", spec.params, request, {}, out))
+    for rows_of in report.info.get("compared", {}).values():
+        assert all("snr" in row or "agreement" in row for row in rows_of.values())
+    return dict(report.facts["compared"])
 
 
 @pytest.mark.parametrize(("architecture", "task"), SAMPLE)
-def test_an_export_computes_what_pytorch_does(architecture: str, task: str, tmp_path: Path) -> None:
-    assert min(distances(zoo()[architecture, task], tmp_path)) > 0.9999
+def test_an_export_computes_what_its_model_does(
+    architecture: str, task: str, tmp_path: Path
+) -> None:
+    found = exported(zoo()[architecture, task], tmp_path / "out")
+    assert (found["samples"], found["kind"], found["snr"]) == (8, "synthetic", ">= 47")
+    assert {one["model"] for one in found["parts"].values()} == {"unchanged"}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("architecture", "task"), OTHERS)
 def test_all_other_exports_do_so_too(architecture: str, task: str, tmp_path: Path) -> None:
-    assert min(distances(zoo()[architecture, task], tmp_path)) > 0.9999
+    exported(zoo()[architecture, task], tmp_path / "out")
+
+
+def test_a_decoder_is_compared_in_both_graphs(tmp_path: Path) -> None:
+    found = exported(zoo()["gpt2", "text-generation-with-past"], tmp_path / "out")
+    assert found["samples"] == 4
+    assert found["parts"].keys() == {"prefill", "decode"}
+    assert {one["model"] for one in found["parts"].values()} == {"unchanged"}
+
+
+def test_a_wrong_replacement_of_a_method_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from workers.optimum_engine.architectures import fourier
+
+    def waves(size: Any) -> tuple[Any, Any]:
+        cosines, sines = own(size)
+        return cosines, sines * 0.98
+
+    own = fourier._waves
+    monkeypatch.setattr(fourier, "_waves", waves)
+    with pytest.raises(StageError, match="does not compute what the model does: logits: ") as found:
+        exported(zoo()["fnet", "fill-mask"], tmp_path / "out")
+    assert found.value.failure == "EXPORT"
+
+
+def test_one_wrong_weight_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from onnx import numpy_helper
+
+    from workers.optimum_engine import transposed
+
+    def spoil(graph: Any, _folder: Path) -> None:
+        weight = next(one for one in graph.graph.initializer if "LayerNorm.bias" in one.name)
+        wrong = numpy_helper.to_array(weight) + 0.1
+        weight.CopyFrom(numpy_helper.from_array(wrong, weight.name))
+
+    monkeypatch.setattr(transposed, "fold", spoil)
+    with pytest.raises(StageError, match="does not compute what the model does: logits: "):
+        exported(zoo()["bert", "fill-mask"], tmp_path / "out")
+
+
+def test_a_model_that_runs_only_as_it_was_traced_is_told_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_given: object) -> Any:
+        raise TypeError("it takes tuples only")
+
+    monkeypatch.setattr(compared, "_run", fails)
+    found = exported(zoo()["bert", "fill-mask"], tmp_path / "out")
+    assert found["parts"] == {
+        ".": {"model": "as traced", "unchanged": "TypeError", "attention": "sdpa"}
+    }
+
+
+def test_a_model_that_draws_random_numbers_is_not_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(compared.NEVER, "bert", "it draws random numbers")
+    found = exported(zoo()["bert", "fill-mask"], tmp_path / "out")
+    assert found == {"not": "it draws random numbers"}
 
 
 def test_what_an_image_gives_feeds_the_language_model(tmp_path: Path) -> None:
-    distances(zoo()["llava", "image-text-to-text"], tmp_path)
-    record = composition.read(tmp_path / "export")
+    exported(zoo()["llava", "image-text-to-text"], tmp_path / "out")
+    record = composition.read(tmp_path / "out")
     assert record
     assert [one.name for one in record.components] == ["vision", "language"]
     (link,) = record.links
     assert (link.output, link.input) == ("vision/image_features", "language/image_features")
-    facts = json.loads((tmp_path / "export" / "composition.json").read_text("utf-8"))
+    facts = json.loads((tmp_path / "out" / "composition.json").read_text("utf-8"))
     assert facts["joins"] == []
 
 

@@ -91,6 +91,10 @@ def _with(config: Any, inputs: Mapping[str, Any], how: Any) -> Any:
             finally:
                 model.forward = before
 
+    def plain_forward(self: Any, model: Any) -> Any:
+        forward = base.patch_model_for_export(self, model, model_kwargs={}).patched_forward
+        return forward if how is None else how(forward)
+
     names = dict(config.torch_to_onnx_input_map)
     if "decoder_position_ids" in asked:
         names["decoder_position_ids"] = "position_ids"
@@ -102,6 +106,7 @@ def _with(config: Any, inputs: Mapping[str, Any], how: Any) -> Any:
             "torch_to_onnx_input_map": property(lambda _self: names),
             "generate_dummy_inputs": dummies,
             "patch_model_for_export": patched,
+            "plain_forward": plain_forward,
         },
     )
     changed: Any = object.__new__(made)

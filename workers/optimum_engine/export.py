@@ -12,6 +12,7 @@ from matrix.model import SourceKind
 from workers import composition
 from workers.engine import StageJob
 from workers.optimum_engine import (
+    compared,
     components,
     decoders,
     generated,
@@ -25,7 +26,7 @@ from workers.optimum_engine.shared_weights import SharedWeights, side_by_side
 from workers.sources import checkpoint, load, model_file, onnx_graph, runtime, source
 from workers.sources import ready_files as ready
 from workers.sources.checkpoint import Checkpoint
-from workers.sources.errors import export_error
+from workers.sources.errors import export_error, listed
 from workers.sources.load import exporter_task
 
 
@@ -72,7 +73,11 @@ def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
         composition.write(side_by_side(record) if weights else record, job.out)
         taken = {name: names for name, (names, _outputs) in ports.items()}
         generated.write(model, record, taken, partial(_example, parts, job.out), job.out)
+    compared_facts, figures = compared.compare_parts(job, parts, model.config.model_type, temp)
     return {
+        **_noticed(weights_of, compared_facts),
+        "compared": compared_facts,
+        "figures": figures,
         "components": [name for name in parts if name],
         "precision": "fp32",
         "task": task,
@@ -80,6 +85,16 @@ def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
         "weights": weights_of,
         "graphs": facts,
     }
+
+
+def _noticed(weights_of: Mapping[str, Any], compared_facts: Mapping[str, Any]) -> dict[str, str]:
+    """What a user should know of the export."""
+    told = []
+    if new := weights_of.get("new"):
+        told.append(f"the head is new, with random weights ({listed(new)})")
+    if reason := compared_facts.get("not"):
+        told.append(f"the export is not compared with its model: {reason}")
+    return {"notice": "; ".join(told)} if told else {}
 
 
 def _weights(

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from matrix.verification import EXPORT
 from workers.engine import StageJob
-from workers.sources import model_file, onnx_graph
+from workers.numerics.compare import compare, fault
+from workers.sources import model_file, onnx_graph, runtime
 from workers.sources.errors import export_error, failing
 from workers.sources.ready_files import lower_ir
-from workers.tabular_engine import files, original, reference, rows
+from workers.tabular_engine import files, original, rows
 from workers.tabular_engine.original import Original
 
 ML_OPSET = 3
@@ -23,6 +26,8 @@ ML_OPSET = 3
 NEWEST = 21
 COMPARED = 512
 """Rows on which the graph is compared with the model."""
+LIMIT = replace(EXPORT, agreement=0.99)
+"""Where two classes are equally likely, rounding decides."""
 
 
 def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
@@ -42,13 +47,16 @@ def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
     model_file.copy_side_files(file.parent, job.out)
     job.progress("comparing with the model")
     written = model_file.load_graph(job.out)
-    samples = [rows.sample(written, COMPARED, seed=1)]
-    found = reference.distances(job.out / model_file.MODEL, model, samples)
-    if problem := next(reference.faults(found), ""):
-        raise export_error(
-            f"the exported graph does not compute what {model.library} predicts: {problem}",
-            "train the model on float32 values, or in a form that single precision keeps",
-        )
+    sample = rows.sample(written, COMPARED, seed=1)
+    found = runtime.run(runtime.session(job.out / model_file.MODEL), sample)
+    figures = compare([found], [model.predict(sample[rows.FEATURES])], LIMIT)
+    for name, row in figures.items():
+        if problem := fault(row, LIMIT, model.library):
+            raise export_error(
+                f"the exported graph does not compute what {model.library} predicts: "
+                f"{name}: {problem}",
+                "train the model on float32 values, or in a form that single precision keeps",
+            )
     return {
         "components": [],
         "precision": "fp32",
@@ -57,7 +65,13 @@ def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
         "features": model.features,
         "feature_names": list(model.names),
         "classes": list(model.classes),
-        "compared": COMPARED,
+        "compared": {
+            "with": model.library,
+            "samples": COMPARED,
+            "kind": "synthetic",
+            "snr": f">= {LIMIT.snr:g}",
+        },
+        "figures": figures,
         "graphs": {".": onnx_graph.facts(written)},
     }
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from flows.onboard.coverage import Effort, probe
-from flows.onboard.numbers import faults, worst
 from matrix.findings import Finding, Reach
 from matrix.model import Model, Source, SourceKind
 
@@ -44,24 +41,3 @@ def test_a_class_that_generates_is_not_taken_for_a_filler_of_masks() -> None:
     named = model("bart", "fill-mask", architectures=["BartForConditionalGeneration"])
     assert "may be the wrong task" in probe("optimum", named, []).doubt
     assert not probe("optimum", model("bart", "fill-mask"), []).doubt
-
-
-def test_outputs_that_differ_from_pytorch() -> None:
-    good = {"cosine": 1.0, "error": 1e-7, "max_abs": 1e-6}
-    large = {"cosine": 1.0, "error": 1e-6, "max_abs": 0.5}
-    outputs: dict[str, Any] = {
-        ".": {"a": good, "large": large, "same": {"agree": 1.0}},
-        "decoder": {
-            "b": {"cosine": 0.9, "error": 0.4, "max_abs": 3.0},
-            "c": {"absent": "the output is missing"},
-            "d": {"cosine": 0.99995, "error": 0.01, "max_abs": 0.02},
-            "e": {"agree": 0.5},
-        },
-    }
-    assert list(faults(outputs)) == [
-        "decoder/b: cosine 0.90000 with PyTorch",
-        "decoder/c: the output is missing",
-        "decoder/d: differs by up to 0.02 from PyTorch",
-        "decoder/e: 50.00% of its values agree",
-    ]
-    assert worst(outputs) == {"cosine": 0.9, "max_abs": 3.0}

@@ -23,7 +23,7 @@ from matrix.errors import PlanError, UsageError
 from matrix.findings import read_findings
 from matrix.model import PRIORITIES, Model, Source, SourceKind
 from matrix.status import FailureClass
-from tests.onboarding.records import ENTRY, record, written
+from tests.onboarding.records import COMPARED, ENTRY, record, written
 from workers.build.stages import Rung
 from workers.errors import BuildFailed
 
@@ -199,9 +199,8 @@ def test_the_metric_is_asked_of_every_package_that_was_built(tmp_path: Path) -> 
 
 def compared(folder: Path, *unbuilt: str, **parity: bool | None) -> Tier:
     """L2 of targets whose parity holds, fails or was not judged."""
-    outputs = {".": {"logits": {"cosine": 1.0, "max_abs": 1e-5, "error": 1e-6}}}
     nothing = cast("Any", None)
-    climb = Climb(folder, nothing, [], nothing, nothing, _outputs=outputs)
+    climb = Climb(folder, nothing, [], nothing, nothing, _compared=COMPARED)
     for name, passed in parity.items():
         rungs = (Rung("parity", passed, f"so it is on {name}"),)
         package = Package(name, name, f"packages/{name}", "", "", "")
@@ -219,6 +218,14 @@ def test_only_targets_whose_parity_was_judged_are_said_to_hold(tmp_path: Path) -
     found = compared(tmp_path, mlas_cpu=True, qnn_npu=None)
     assert (found.verdict, found.why) == (Verdict.HOST_BLOCKED, "qnn_npu: so it is on qnn_npu")
     assert compared(tmp_path, mlas_cpu=True, qnn_npu=False).verdict is Verdict.FAIL
+
+
+def test_an_export_that_was_not_compared_does_not_reach_l2(tmp_path: Path) -> None:
+    nothing = cast("Any", None)
+    climb = Climb(tmp_path, nothing, [], nothing, nothing, _compared={"not": "it draws lots"})
+    found = climb.compare()
+    assert found.verdict is Verdict.TOOL_BLOCKED
+    assert found.why == "the export is not compared with its source model: it draws lots"
 
 
 @pytest.mark.parametrize("name", ["our/model", "our/模型"])

@@ -21,12 +21,11 @@ from flows.onboard.review import Review, Reviewed
 from matrix.coverage import Verdict
 from tests.onboarding.records import (
     BENCH,
+    BUILD,
     ENTRY,
-    EVIDENCE,
-    OUTPUTS,
     RUNGS,
-    TREE,
     bench,
+    built,
     record,
     written,
 )
@@ -46,7 +45,7 @@ def test_without_its_model_a_folder_cannot_be_checked_and_is_not_approved(tmp_pa
     found = reviewed(tmp_path / "f")
     assert found.answer is Answer.REQUEST_CHANGES
     assert [one.text.partition(":")[0] for one in found.objections] == ["it cannot be checked here"]
-    assert found.checked == ("7 files by their digests",)
+    assert found.checked == ("6 files by their digests",)
 
 
 def _tier(goal: str, **changes: Any) -> Callable[[Record], Record]:
@@ -75,8 +74,8 @@ def _first_entry(made: Record) -> Record:
     [
         (_tier("L1", numbers={"mlas_cpu": {"p50": 0.5}}), Answer.REJECT, "another latency"),
         (_tier("L1", numbers={"qnn_npu": {"p50": 1.0}}), Answer.REJECT, "none of its packages"),
-        (_tier("L2", numbers={"pytorch": {"cosine": 1.0, "max_abs": 0.0}}), Answer.REJECT,
-         "L2 claims other numbers"),
+        (_tier("L2", numbers={"source": {"samples": 16}}), Answer.REJECT,
+         "L2 claims another comparison"),
         (_tier("L1", verdict=Ended.HOST_BLOCKED, numbers={}), Answer.REQUEST_CHANGES,
          "item 9 is missing: L1 is blocked by this machine"),
         (lambda one: replace(one, entry=ENTRY.partition("verify")[0]), Answer.REJECT,
@@ -118,7 +117,11 @@ def test_a_claim_that_the_folder_does_not_bear(
 
 def _rungs(name: str, passed: bool | None) -> dict[str, Any]:
     rungs = [replace(one, passed=passed) if one.name == name else one for one in RUNGS]
-    return {"cell": "our/model:fill-mask@mlas_cpu", "tree": TREE, "verification": rungs}
+    return built(verification=rungs)
+
+
+def _export(**facts: Any) -> dict[str, Any]:
+    return built(manifest={"stages": [{"stage": "export", "facts": facts}]})
 
 
 @pytest.mark.parametrize(
@@ -128,17 +131,18 @@ def _rungs(name: str, passed: bool | None) -> dict[str, Any]:
         ({"build_mlas_cpu": _rungs("parity", passed=False)}, "L2 passes, but parity of mlas_cpu"),
         ({"build_mlas_cpu": _rungs("task", passed=None)}, "L3 passes, but task of mlas_cpu"),
         (
-            {"build_mlas_cpu": {"tree": "0" * 64, "verification": RUNGS}},
+            {"build_mlas_cpu": built(tree="0" * 64)},
             "its files are not those that were built",
         ),
         ({"build_mlas_cpu": []}, "its evidence cannot be read"),
-        ({"build_mlas_cpu": {"tree": TREE, "verification": [1]}}, "its evidence cannot be read"),
+        ({"build_mlas_cpu": built(verification=[1])}, "its evidence cannot be read"),
         ({"bench_mlas_cpu": bench(p50=0.5)}, "L1 claims another latency of mlas_cpu"),
         ({"bench_mlas_cpu": bench(emulated=True)}, "which its evidence does not measure"),
         ({"bench_mlas_cpu": bench("1" * 64)}, "which its evidence does not measure"),
         ({"bench_mlas_cpu": {}}, "its evidence cannot be read"),
-        ({"numbers": {".": {"logits": {**OUTPUTS["."]["logits"], "cosine": 0.5}}}}, "cosine 0.5"),
-        ({"numbers": {}}, "L2 claims other numbers than its evidence"),
+        ({"build_mlas_cpu": _export(compared={"not": "so"})}, "the export of mlas_cpu was not"),
+        ({"build_mlas_cpu": _export()}, "the export of mlas_cpu was not compared"),
+        ({"build_mlas_cpu": _export(compared={"samples": 4})}, "L2 claims another comparison"),
         ({"probe": {"why": "it builds"}}, "its evidence cannot be read"),
         ({"probe": replace(record().probe, why="it builds")}, "evidence/probe.json differs"),
     ],
@@ -158,7 +162,7 @@ def test_evidence_that_is_in_no_record_is_asked_for(tmp_path: Path) -> None:
     del data["files"][BENCH]
     (tmp_path / "f" / BENCH).unlink()
     for tier in data["tiers"]:
-        tier["evidence"] = [name for name in tier["evidence"] if name != BENCH] or [EVIDENCE]
+        tier["evidence"] = [name for name in tier["evidence"] if name != BENCH] or [BUILD]
     (tmp_path / "f" / files.RECORD).write_text(json.dumps(data))
     assert f"L1: its evidence {BENCH} is not in the record" in said(reviewed(tmp_path / "f"))
 
@@ -175,11 +179,11 @@ def test_a_finding_that_only_this_machine_knows_is_no_wrong_effort(tmp_path: Pat
 
 
 def _alter(folder: Path) -> None:
-    (folder / EVIDENCE).write_text('{"better": true}')
+    (folder / BENCH).write_text('{"better": true}')
 
 
 def _remove(folder: Path) -> None:
-    (folder / EVIDENCE).unlink()
+    (folder / BENCH).unlink()
 
 
 def _add(folder: Path) -> None:
@@ -203,8 +207,8 @@ def _escape(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "answer", "text"),
     [
-        (_alter, Answer.REJECT, f"{EVIDENCE} was changed"),
-        (_remove, Answer.REQUEST_CHANGES, f"{EVIDENCE} is missing"),
+        (_alter, Answer.REJECT, f"{BENCH} was changed"),
+        (_remove, Answer.REQUEST_CHANGES, f"{BENCH} is missing"),
         (_add, Answer.REJECT, "extra.py does not belong to the record"),
         (_entry, Answer.REJECT, f"{files.CATALOG} was changed"),
         (_report, Answer.REJECT, "does not match"),
