@@ -170,6 +170,35 @@ def test_a_decoder_begins_with_its_token_and_takes_the_mask_of_the_encoder(tmp_p
     assert len(beginnings) == 1
 
 
+@pytest.mark.parametrize("kind", ["LayoutLM", "LayoutLMv2", "Bros"])
+@pytest.mark.parametrize("task", ["token-classification", "question-answering"])
+def test_words_of_a_page_have_boxes(tmp_path: Path, kind: str, task: str) -> None:
+    import transformers
+
+    wordpiece(tmp_path)
+    if kind == "LayoutLMv2":
+        made = transformers.AutoTokenizer.from_pretrained(str(tmp_path)).get_vocab()
+        lines = sorted(made, key=lambda token: int(made[token]))
+        (tmp_path / "vocab.txt").write_text("\n".join(lines), "utf-8", newline="\n")
+        (tmp_path / "tokenizer.json").unlink()
+        found = transformers.LayoutLMv2TokenizerFast(vocab_file=str(tmp_path / "vocab.txt"))
+        found.save_pretrained(str(tmp_path))
+    wanted: Wanted = {**TEXT, "bbox": ("int64", (*IDS[1], 4))}
+    if kind == "Bros":
+        wanted = {**TEXT, "bbox": ("float32", (*IDS[1], 4))}
+    of = config(f"{kind}Config")
+    made = samples(real(tmp_path, task, of, wanted, sequence_length=48), 12)
+    most = 1 if kind == "Bros" else 1000
+    for one in made:
+        boxes, mask = one["bbox"], one["attention_mask"]
+        assert (boxes[mask == 0] == 0).all()
+        left, top, right, bottom = np.moveaxis(boxes[mask == 1], -1, 0)
+        assert (right >= left).all()
+        assert (bottom >= top).all()
+        assert most / 10 < boxes.max() <= most
+        assert len(np.unique(boxes.reshape(-1, 4), axis=0)) > 2
+
+
 def test_the_texts_of_a_judge_of_statements_are_pairs(tmp_path: Path) -> None:
     of = config("BertConfig", id2label={0: "entailment", 1: "neutral", 2: "contradiction"})
     found = real(wordpiece(tmp_path), "text-classification", of, PAIRS, sequence_length=64)
@@ -191,6 +220,16 @@ def test_a_tokenizer_of_another_model_is_refused(tmp_path: Path) -> None:
         real(wordpiece(tmp_path), "fill-mask", config("BertConfig", vocab_size=500), TEXT)
     assert str(caught.value) == "tokenizer.json makes the token 799, but the model has 500 tokens"
     assert "tokenizer of this model" in caught.value.hint
+
+
+@pytest.mark.parametrize("kind", ["ByT5", "Canine", "Perceiver"])
+def test_a_tokenizer_without_a_vocabulary_needs_no_file(tmp_path: Path, kind: str) -> None:
+    import transformers
+
+    getattr(transformers, f"{kind}Tokenizer")().save_pretrained(str(tmp_path))
+    of = config({"ByT5": "T5Config"}.get(kind, f"{kind}Config"))
+    made = samples(real(tmp_path, "feature-extraction", of, TEXT, sequence_length=64), 8)
+    assert len({one["input_ids"].tobytes() for one in made}) == 8
 
 
 def test_nothing_beside_a_model_makes_nothing(tmp_path: Path) -> None:
@@ -304,6 +343,17 @@ def test_patches_of_a_page(tmp_path: Path) -> None:
     folder = processor(tmp_path, "Pix2StructImageProcessor")
     made = samples(real(folder, "image-to-text", config("Pix2StructConfig"), wanted), 4)
     assert len({one["flattened_patches"].tobytes() for one in made}) == 4
+
+
+@pytest.mark.parametrize("size", [[32, 128], 64])
+def test_a_size_may_have_two_sides(tmp_path: Path, size: Any) -> None:
+    pictures()
+    high, wide = size if isinstance(size, list) else (size, size)
+    folder = processor(tmp_path, "ViTImageProcessor", size={"height": high, "width": wide})
+    wanted: Wanted = {"pixel_values": PIXELS}
+    of = config("ViTConfig", image_size=size)
+    found = real(folder, "image-classification", of, wanted, height=high, width=wide)
+    assert found.sample(0)["pixel_values"].shape == (1, 3, high, wide)
 
 
 def test_an_image_processor_of_another_model_is_refused(tmp_path: Path) -> None:

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from workers.samples.material import images
-from workers.samples.values import told
 from workers.sources.errors import export_error
 
 _AS_IT_IS = ("do_resize", "do_center_crop", "do_pad", "do_image_splitting")
 _ONE_SIZE = frozenset({
-    "altclip", "blip", "chinese_clip", "clip", "clip_vision_model", "data2vec-vision", "deit",
-    "git", "ijepa", "metaclip_2", "siglip", "siglip_vision_model", "vit", "vit_mae", "vit_msn",
+    "aimv2", "aimv2_vision_model", "altclip", "blip", "chinese_clip", "chinese_clip_vision_model",
+    "clip", "clip_vision_model", "deit", "git", "groupvit", "ijepa", "metaclip_2", "mgp-str", "sam",
+    "sam_hq", "siglip", "siglip_vision_model", "vit", "vit_mae", "vit_msn", "x_clip",
 })  # fmt: skip
 """Models that take images of the size in their configuration only."""
 _CLIP = 4
@@ -61,12 +61,13 @@ class Pictures:
         probes = [self._frames(images.scene(0, *size)) for size in ((56, 72), (72, 56))]
         found = [self._made(one, {}).shape for one in probes]
         self._fits = {self._shape[1:]} == set(found)
-        size = told(getattr(config, "vision_config", config), "image_size")
+        told = getattr(getattr(config, "vision_config", config), "image_size", None)
+        size = tuple(told) if isinstance(told, list | tuple) else (told, told)
         made = found[0][-2:]
-        if getattr(config, "model_type", "") in _ONE_SIZE and size and {*made} != {size}:
+        if getattr(config, "model_type", "") in _ONE_SIZE and told and made != size:
             raise export_error(
                 f"{file} makes images of {made[0]} x {made[1]} pixels, but the model takes "
-                f"{size} x {size}",
+                f"{size[0]} x {size[1]}",
                 "put the image processor of this model beside it, or delete the one that is there",
             )
 

@@ -17,7 +17,7 @@ _UNKNOWN = 100
 _FILLED = (0.25, 0.6, 0.85, 0.4, 0.1, 0.7)
 """Shares of an input that samples with padding fill, in turn."""
 _RATE = 16000
-_PARTS = ("text_config", "decoder", "encoder", "generator", "text_encoder")
+_PARTS = ("text_config", "text_encoder", "decoder", "encoder", "generator")
 """Configurations inside others that tell about tokens."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -51,6 +52,8 @@ class Words:
             )
         tokenizer.deprecation_warnings["Asking-to-pad-a-fast-tokenizer"] = True  # one at a time
         self._check([tokenizer.vocab_size - 1])
+        self._with_boxes = "boxes" in inspect.signature(type(tokenizer).__call__).parameters
+        """Whether it takes the words of a page and where they are."""
 
     def row(self, number: int) -> Row:
         """The inputs of the text of this number."""
@@ -165,21 +168,34 @@ class Words:
 
         encoded = self._cut(first, second, length)
         if len(encoded["input_ids"]) == length and number % 3 == 1:
-            least = _LEAST + (len(self._tokenizer(first)["input_ids"]) if second else 0)
+            least = _LEAST + (self._count(first) if second else 0)
             short = max(filled(number // 3 * 2 + 1, length), least)
             encoded = self._cut(first, second, min(short, length))
         padded = self._tokenizer.pad(
             encoded, padding="max_length", max_length=length, return_attention_mask=True
         )
-        return {name: np.asarray(one, np.int64)[:length] for name, one in padded.items()}
+        found: Row = {name: np.asarray(one, np.int64)[:length] for name, one in padded.items()}
+        if "bbox" in self._shapes and "bbox" not in found and self._tokenizer.is_fast:
+            found["bbox"] = np.zeros((length, 4))
+            found["bbox"][found["attention_mask"] > 0] = [_box(word) for word in encoded.word_ids()]
+        if "bbox" in found and self._config.model_type == "bros":
+            found["bbox"] = found["bbox"] / 1000
+        return found
 
     def _cut(self, first: str, second: str | None, length: int) -> Any:
         """Cut as an app does it: of a question's text the end is lost, not the question."""
         asked = second and self._task == "question-answering"
-        room = asked and len(self._tokenizer(first)["input_ids"]) + _LEAST <= length
-        return self._tokenizer(
-            first, second, truncation="only_second" if room else True, max_length=length
-        )
+        room = asked and self._count(first) + _LEAST <= length
+        how = {"truncation": "only_second" if room else True, "max_length": length}
+        if not self._with_boxes:
+            return self._tokenizer(first, second, **how)
+        words = (second or first).split()
+        boxes = [_box(number) for number in range(len(words))]
+        return self._tokenizer(*([first] if second else []), words, boxes=boxes, **how)
+
+    def _count(self, text: str) -> int:
+        """The tokens of a text and those around it."""
+        return len(self._tokenizer.tokenize(text)) + 2
 
     def _written(self, prefix: str, number: int) -> Row:
         """What a decoder has written so far; without a mask it has written all."""
@@ -203,9 +219,17 @@ class Words:
 
     def _check(self, ids: Any) -> None:
         """Raise `StageError` unless the model has these tokens."""
-        size = told(self._config, "vocab_size")
+        size = told(self._config, "src_vocab_size", "vocab_size")
         if size is not None and len(ids) and max(ids) >= size:
             raise export_error(
                 f"{self._file} makes the token {max(ids)}, but the model has {size} tokens",
                 "put the tokenizer of this model beside it, or delete the one that is there",
             )
+
+
+def _box(word: int | None) -> list[int]:
+    """Where a word stands on a page, in thousandths; None: it is a token around a text."""
+    if word is None:
+        return [0, 0, 0, 0]
+    left, top = 40 + word % 9 * 104, (50 + word // 9 * 38) % 940
+    return [left, top, left + 35 + word * 13 % 60, top + 22]
