@@ -7,13 +7,13 @@ never used as paths, and whatever does not have the expected form is a problem, 
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
 from feed.checked import differences, shown
 from matrix import digest
+from matrix.codec import parse_json
 from matrix.model import EXPORT
 
 Json = Mapping[str, Any]
@@ -28,8 +28,8 @@ _OF_A_CELL = ("cell", "policy", "target")
 def parse(data: bytes) -> Json:
     """A JSON object. Raises `ValueError` in plain words."""
     try:
-        value = json.loads(data)
-    except (ValueError, RecursionError) as error:
+        value = parse_json(data)
+    except ValueError as error:
         raise ValueError(f"not JSON: {error}") from None
     if isinstance(value, dict):
         return value

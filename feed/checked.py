@@ -15,6 +15,8 @@ from machine.files import long_path
 from matrix.digest import FileEntry
 
 _LONGEST = 200
+_MOST_TOLD = 10
+"""Files that are named for one fault."""
 
 
 def read_blocks(path: Path, what: str) -> Iterator[bytes]:
@@ -88,7 +90,13 @@ def differences(told: Mapping[str, str], held: Mapping[str, str]) -> list[str]:
         "is present but not listed": held.keys() - told.keys(),
         "does not match its listed digest": changed,
     }
-    return [f"{shown(path)} {what}" for what, paths in faults.items() for path in sorted(paths)]
+    return [text for what, paths in faults.items() for text in _told(what, sorted(paths))]
+
+
+def _told(what: str, paths: Sequence[str]) -> Iterator[str]:
+    yield from (f"{shown(path)} {what}" for path in paths[:_MOST_TOLD])
+    if len(paths) > _MOST_TOLD:
+        yield f"the same holds for {len(paths) - _MOST_TOLD} more files"
 
 
 def shown(name: str) -> str:

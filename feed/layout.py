@@ -24,7 +24,7 @@ from feed.interface import Published
 from machine.disk import existing
 from machine.files import create_exclusive, remove
 from machine.processes import abandoned, claim, claim_in
-from matrix.codec import from_versioned, to_json
+from matrix.codec import from_versioned, parse_json, to_json
 from matrix.digest import SHA256, FileEntry
 
 MARKER = "modelmill-feed.json"
@@ -66,7 +66,7 @@ class Layout:
                 hint="check the path and the disk; a sweep that publishes makes a new feed",
             ) from error
         try:
-            layout = json.loads(data)["layout"]
+            layout = parse_json(data)["layout"]
         except (ValueError, KeyError, TypeError) as error:
             raise Rejected(f"{self.marker} is not the marker of a feed") from error
         if layout != LAYOUT:

@@ -23,7 +23,7 @@ from feed.reader import occupied, pull, staging
 from feed.rules import path_problem
 from feed.selection import check_tree, resolve_index, select
 from feed.verdict import CheckSignature
-from machine.files import long_path
+from machine.files import long_path, read_json
 from matrix.cellid import parse
 from matrix.digest import MANIFEST
 from matrix.errors import NothingSelected, UsageError
@@ -119,7 +119,7 @@ def _name(cell: IndexCell) -> str:
 def _variants(folder: Path, cell: IndexCell) -> Iterator[tuple[str, Json]]:
     """The components of a package, each with its variant."""
     try:
-        manifest = json.loads((folder / MANIFEST).read_bytes())
+        manifest = read_json(folder / MANIFEST)
         for component, model in _graphs(folder):
             yield component, _variant(manifest, component, model, cell)
     except (OSError, ValueError, TypeError, KeyError) as error:
@@ -131,7 +131,7 @@ def _graphs(folder: Path) -> Iterator[tuple[str, PurePosixPath]]:
     """The components of a model and their files, as its composition names them."""
     file = folder / COMPOSITION
     if file.is_file():
-        named = [(one["name"], one["model"]) for one in json.loads(file.read_bytes())["components"]]
+        named = [(one["name"], one["model"]) for one in read_json(file)["components"]]
     else:
         found = [path.relative_to(folder).as_posix() for path in folder.rglob("*.onnx")]
         if len(found) != 1:

@@ -43,6 +43,10 @@ declares these, so that whatever it holds can move to any other feed."""
 MAX_COMPONENT = 255
 """Bytes of one path component on every file system that matters."""
 
+MAX_PATH = 1000
+"""Characters of a path: what a package's folder is made of must be made, walked and removed."""
+MOST_TOLD = 10
+
 _VIEW = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9])?")
 _WINDOWS = frozenset('<>:"|?*')
 _FORBIDDEN = {
@@ -68,6 +72,8 @@ def path_problem(path: str) -> str | None:
         return "an empty file path"
     if path.startswith("/"):
         return f"{path!r}: an absolute path"
+    if len(path) > MAX_PATH:
+        return f"{path[:80]!r}...: a path of {len(path)} characters, more than {MAX_PATH}"
     for part in path.split("/"):
         problem = _component_problem(part)
         if problem:
@@ -113,6 +119,8 @@ def path_problems(paths: Iterable[str]) -> list[str]:
             for parent in parents
             if parent in spelled
         )
+    if len(problems) > MOST_TOLD:
+        problems[MOST_TOLD:] = [f"{len(problems) - MOST_TOLD} more problems of the same kinds"]
     return problems
 
 

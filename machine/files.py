@@ -16,6 +16,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from matrix.codec import parse_json
+
 CHUNK = 1 << 20
 
 
@@ -64,6 +66,21 @@ def hash_file(path: Path, copy: Path | None = None) -> tuple[str, int]:
             writer.flush()
             os.fsync(writer.fileno())
     return digest.hexdigest(), size
+
+
+MOST_JSON = 64 * 2**20
+"""Bytes of a JSON file that somebody else may have made; ours are far smaller."""
+
+
+def read_json(path: Path, most: int = MOST_JSON) -> Any:
+    """The value of a JSON file. Raises `OSError`, or `ValueError` for what is no such file: a pipe
+    and a device have no end."""
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode):
+        raise ValueError(f"{path.name} is not a file")
+    if found.st_size > most:
+        raise ValueError(f"{path.name} has {found.st_size} bytes, more than {most}")
+    return parse_json(path.read_bytes())
 
 
 def long_path(path: Path) -> Path:

@@ -20,6 +20,14 @@ def to_json(value: object) -> Any:
     return msgspec.to_builtins(value)
 
 
+def parse_json(data: bytes | str) -> Any:
+    """A JSON value. Raises `ValueError` for anything else, also if it is nested too deeply."""
+    try:
+        return json.loads(data)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
 def from_json(value: object, kind: type[T], *, exact: bool = True, strict: bool = True) -> T:
     """What `to_json` was given; values that are instances already are taken as they are.
 
@@ -41,7 +49,7 @@ def from_versioned(data: bytes, kind: type[T], known: int) -> T:
     Raises `ValueError` for anything else, or for another format than the known one.
     """
     try:
-        value = json.loads(data)
+        value = parse_json(data)
     except ValueError as error:
         raise ValueError(f"not JSON: {error}") from error
     found = value.get("format") if isinstance(value, dict) else type(value).__name__

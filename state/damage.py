@@ -7,11 +7,12 @@ end what was left out.
 
 from __future__ import annotations
 
-import json
 import threading
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
+
+from matrix.codec import parse_json
 
 MOST_KEPT = 1000
 """Damaged records that are remembered; a process may watch a damaged state for days."""
@@ -28,7 +29,7 @@ def parsed(value: Any) -> Any:
     if not isinstance(value, str | bytes):
         return value
     try:
-        return json.loads(value)
+        return parse_json(value)
     except ValueError:
         return value
 

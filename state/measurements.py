@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import zlib
 from collections.abc import Collection
 
+from matrix.codec import parse_json
 from matrix.needs import to_text
 from state import damage
 from state.records import Bench, BenchState, Json, Lease, Measurement, MeasurementKind, Outcome
@@ -84,7 +84,7 @@ def unpacked(packed: bytes, where: str) -> Json | None:
     unpacking = zlib.decompressobj()
     try:
         text = unpacking.decompress(packed, MOST_RAW)
-        found = json.loads(text)
+        found = parse_json(text)
     except (zlib.error, ValueError):
         found = None
     if not isinstance(found, dict):

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePosixPath
 
+from machine.files import read_json
 from workers.host.codec import from_json
 
 FILE = "composition.json"
@@ -185,7 +186,7 @@ def write(composition: Composition, folder: Path) -> None:
 def read(folder: Path) -> Composition | None:
     """The record of a model; None: it has none. Raises `ValueError` if it cannot be used."""
     try:
-        record = json.loads((folder / FILE).read_bytes())
+        record = read_json(folder / FILE)
         if record["schema"] != SCHEMA:
             raise ValueError(f"its schema is {record['schema']}, this version reads {SCHEMA}")
         found = from_json(record, Composition)

@@ -30,7 +30,7 @@ from feed.errors import PULL_AGAIN, Corrupt
 from feed.interface import Progress, parse_tree
 from feed.rules import entry_problems
 from machine.files import files_below, remove
-from matrix.codec import from_json
+from matrix.codec import from_json, parse_json
 from matrix.digest import MANIFEST, RUN_RECORDS, FileEntry, tree_digest
 
 Entries = tuple[FileEntry, ...]
@@ -180,7 +180,7 @@ def _check_size(title: str, came: Entries, registered: int) -> None:
 def read_list(manifest: bytes) -> Entries:
     """The file list of a `modelmill.json`; raises `ValueError` where there is none."""
     try:
-        return from_json(json.loads(manifest)["files"], tuple[FileEntry, ...], exact=False)
+        return from_json(parse_json(manifest)["files"], tuple[FileEntry, ...], exact=False)
     except (KeyError, TypeError) as error:
         raise ValueError("no list of files") from error
 

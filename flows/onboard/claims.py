@@ -7,7 +7,6 @@ follow from the probe. Where an item of the report is missing, changes are reque
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -28,6 +27,7 @@ from flows.onboard.folder import (
 )  # fmt: skip
 from flows.onboard.goals import BLOCKED, Tier, Verdict, breaches, reached
 from flows.onboard.numbers import compared
+from machine.files import read_json
 from matrix.codec import from_json
 from matrix.digest import FileEntry, tree_digest
 from matrix.errors import PlanError
@@ -119,7 +119,7 @@ class _Shown:
         path = self.folder / name
         if name not in self.record.files or path.is_symlink() or not path.is_file():
             return None
-        return json.loads(path.read_bytes())
+        return read_json(path)
 
     def rungs(self, package: Package) -> Mapping[str, Rung] | None:
         """What verification found of a package; None if that is missing."""

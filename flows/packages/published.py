@@ -6,7 +6,6 @@ a key is set.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ from feed.verify import verify_folder
 from flows.cli.settings import Settings
 from flows.packages.signing import signature_check
 from flows.sweep.workspace import Workspace
+from machine.files import read_json
 from matrix.digest import MANIFEST, PROVENANCE
 from matrix.errors import Exit, MillError, UsageError
 from matrix.model import EXPORT, Cell
@@ -110,7 +110,7 @@ def fetch_portable(settings: Settings, cell: Cell, folder: Path) -> None:
         feed = Workspace(settings).open_feed()
         signature = signature_check(settings, signs=True)
         pull(feed, cell.package, cell.origin.version, folder / PACKAGE, signature=signature)
-        manifest = json.loads((folder / PACKAGE / MANIFEST).read_bytes())
+        manifest = read_json(folder / PACKAGE / MANIFEST)
         published_export(feed, cell.package, manifest, folder / EXPORT)
     except FeedError as error:
         failure, passes = FailureClass.UNKNOWN, isinstance(error, Unavailable)

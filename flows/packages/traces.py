@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Mapping
 from dataclasses import replace
@@ -14,6 +13,7 @@ from flows.packages.run_records import json_bytes, publish_record
 from flows.sweep.workspace import Workspace
 from machine.files import replace_file
 from machine.user_errors import user_errors
+from matrix.codec import parse_json
 from matrix.errors import UsageError
 from workers.measure.trace.result import Trace
 
@@ -58,7 +58,7 @@ def kept_trace(place: Path) -> Trace | None:
             raise UsageError(f"{file} is too large for a trace")
         data = file.read_bytes()
     try:
-        return Trace.from_json(json.loads(data))
+        return Trace.from_json(parse_json(data))
     except (ValueError, TypeError, RecursionError) as error:
         why = " ".join(str(error).split())[:200]
         raise UsageError(f"{file} is not a trace: {why}") from None

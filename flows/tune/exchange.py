@@ -18,7 +18,7 @@ from feed.checked import hash_file
 from feed.interface import Feed, LocalFile
 from feed.publisher import Publisher
 from feed.reader import pull
-from machine.files import files_below
+from machine.files import files_below, read_json
 from machine.waits import Told
 from matrix.codec import from_json
 from matrix.digest import tree_digest
@@ -69,7 +69,7 @@ class FeedExchange:
 
     def _taken(self, key: str, folder: Path) -> Action:
         pull(self.feed, self.package, self._version(key), folder)
-        record = from_json(json.loads((folder / RECORD).read_bytes()), Action)
+        record = from_json(read_json(folder / RECORD), Action)
         if record.key != key:
             raise ValueError(f"it is the result of another stage ({record.key[:_KEY]})")
         files = folder / FILES

@@ -6,13 +6,12 @@ manifest says the rest, so what is made of it is what a build from the source wo
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from machine.files import remove
+from machine.files import read_json, remove
 from machine.waits import WITHOUT_LIMIT, WaitRules
 from matrix.digest import BUILD_RECORD, MANIFEST, RUN_RECORDS, FileEntry, tree_digest, value_digest
 from matrix.model import Cell
@@ -143,8 +142,8 @@ def _take_in(store: Store, cell: Cell, key: str, fetch: Fetch) -> Action:
         fetch(cell, folder)
         package = folder / PACKAGE
         try:
-            manifest = json.loads((package / MANIFEST).read_bytes())
-            record = json.loads((package / BUILD_RECORD).read_bytes())
+            manifest = read_json(package / MANIFEST)
+            record = read_json(package / BUILD_RECORD)
         except (OSError, ValueError) as error:
             raise _unfit(cell, f"it has no {MANIFEST} or {BUILD_RECORD}: {error}") from error
         for name in RUN_RECORDS:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from machine.children import ProcessTree
+from matrix.codec import parse_json
 
 LONGEST_LINE = 64 * 1024 * 1024
 """The limit of a reply."""
@@ -92,7 +93,7 @@ class HostProcess:
             return
         with pipe, contextlib.suppress(OSError, ValueError):
             while line := pipe.readline(LONGEST_LINE):
-                message = json.loads(line)
+                message = parse_json(line)
                 if not isinstance(message, dict):
                     break
                 self._inbox.put(message)

@@ -6,12 +6,12 @@ of target and EP, an unused option) must not become parameters.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from machine.files import read_json
 from matrix.build_options import LEVELS
 from matrix.model import SourceKind
 from matrix.policy import CALIBRATED, FORMS, FOUR_BITS, PLAIN_FORM
@@ -114,7 +114,7 @@ def _architecture(request: Request, source: Resolved) -> str:
 
 def _configured(folder: Path) -> str:
     try:
-        found = json.loads((folder / "config.json").read_bytes()).get("model_type")
+        found = read_json(folder / "config.json").get("model_type")
     except (OSError, ValueError, AttributeError):
         return ""
     return found if isinstance(found, str) else ""

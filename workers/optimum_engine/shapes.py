@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from machine.files import read_json
 
 SEQUENCE = 128
 """Tokens of a text input unless the catalog says otherwise or the model takes fewer."""
@@ -56,7 +57,7 @@ def sequence(config: Any, *, padded: bool = False) -> int:
 def image_size(side_files: Path) -> tuple[int, int] | None:
     """Height and width of the images that a model's preprocessor makes."""
     try:
-        config = json.loads((side_files / "preprocessor_config.json").read_bytes())
+        config = read_json(side_files / "preprocessor_config.json")
     except (OSError, ValueError):
         return None
     for key in ("crop_size", "size") if config.get("do_center_crop", True) else ("size",):

@@ -7,7 +7,6 @@ nested lists by input name. For a composite model the names are `<component>/<in
 
 from __future__ import annotations
 
-import json
 import zipfile
 from collections.abc import Mapping
 from itertools import islice
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from machine.files import hash_file
+from matrix.codec import parse_json
 from workers.sources.errors import failing, listed, quantize_error
 
 if TYPE_CHECKING:  # runtimes read samples too
@@ -104,7 +104,7 @@ def _read_jsonl(path: Path, limit: int | None) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     with path.open(encoding="utf-8") as lines:
         for line in islice(filter(str.strip, lines), limit):
-            match json.loads(line):
+            match parse_json(line):
                 case dict() as row:
                     found.append({name: np.asarray(value) for name, value in row.items()})
                 case _:

@@ -8,7 +8,6 @@ derived. Everything follows from the number of a sample.
 from __future__ import annotations
 
 import contextlib
-import json
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
+from matrix.codec import parse_json
 from workers.engine import StageError
 from workers.runtimes.session import Port
 from workers.samples import synthetic
@@ -119,7 +119,7 @@ def _beside(folder: Path, files: Sequence[str], *keys: str) -> str:
             if not keys and (folder / name).is_file():
                 return name
             text = (folder / name).read_bytes() if keys else b"{}"
-            found = json.loads(text)
+            found = parse_json(text)
             inner = [one for one in found.values() if isinstance(one, dict)]
             if any(key in part for part in (found, *inner) for key in keys):
                 return name

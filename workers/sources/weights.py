@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable
 from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
 
+from machine.files import read_json
 from workers.engine import StageError
 from workers.sources.errors import export_error, one_line
 
@@ -99,7 +99,7 @@ def _check_safetensors(file: Path, where: str) -> None:
 
 def _check_index(folder: Path, index: Path, where: str) -> None:
     try:
-        shards = set(json.loads(index.read_bytes())["weight_map"].values())
+        shards = set(read_json(index)["weight_map"].values())
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise export_error(f"{where}: {index.name} cannot be read", "download it again") from error
     names = {item.name for item in folder.iterdir()}

@@ -15,6 +15,7 @@ from flows.cli.arguments import Arguments, Parser, add_verbs, refuse
 from flows.cli.console import print_json, print_result, tell
 from flows.cli.quantity import limited, show_moment, show_size
 from flows.cli.table import render
+from machine.files import read_json
 from matrix.errors import Exit, NothingSelected, UsageError
 from matrix.slugs import slug
 
@@ -145,7 +146,7 @@ def _build_record(feed: Feed, found: VersionDetails) -> dict[str, Any] | None:
     with tempfile.TemporaryDirectory(prefix="modelmill-show-") as folder:
         try:
             dest = pull(feed, one.package, one.version, Path(folder, "it"), (BUILD_RECORD,)).dest
-            return dict(json.loads((dest / BUILD_RECORD).read_bytes()))
+            return dict(read_json(dest / BUILD_RECORD))
         except (FeedError, ValueError, TypeError) as error:
             tell(f"{BUILD_RECORD} cannot be read: {error}")
             return None

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from feed.checked import differences
 from feed.errors import Rejected
 from feed.rules import STRICTEST, check_publish, path_problem, path_problems, view_problem
 from matrix.digest import FileEntry
@@ -81,6 +82,24 @@ def test_paths_that_cannot_stand_side_by_side(paths: list[str], word: str) -> No
     found = path_problems(paths)
     assert len(found) == 1
     assert word in found[0]
+
+
+def test_a_path_of_many_folders_is_refused() -> None:
+    (problem,) = path_problems(["a/" * 1500 + "b"])
+    assert "a path of 3001 characters, more than 1000" in problem
+    assert len(problem) < 200
+
+
+def test_many_problems_are_counted() -> None:
+    problems = path_problems(f"../{number}" for number in range(20_000))
+    assert len(problems) == 11
+    assert problems[-1] == "19990 more problems of the same kinds"
+
+
+def test_many_files_with_one_fault_are_counted() -> None:
+    found = differences({}, {f"file-{number}": "0" for number in range(20_000)})
+    assert len(found) == 11
+    assert found[-1] == "the same holds for 19990 more files"
 
 
 def test_all_problems_are_told_together() -> None:

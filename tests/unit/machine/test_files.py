@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from machine.files import CHUNK, blocks, hash_file, replace_file
+from machine.files import CHUNK, blocks, hash_file, read_json, replace_file
 
 
 def test_a_file_is_read_in_pieces_to_its_end(tmp_path: Path) -> None:
@@ -49,3 +49,25 @@ def test_one_read_hashes_and_copies(tmp_path: Path) -> None:
     digest = hashlib.sha256(b"abc").hexdigest()
     assert hash_file(tmp_path / "a", tmp_path / "b") == hash_file(tmp_path / "a") == (digest, 3)
     assert (tmp_path / "b").read_bytes() == b"abc"
+
+
+def test_a_json_file_is_a_file_of_limited_size(tmp_path: Path) -> None:
+    good, large = tmp_path / "good.json", tmp_path / "large.json"
+    good.write_text('{"a": 1}', encoding="utf-8")
+    large.write_text('"' + "a" * 100 + '"', encoding="utf-8")
+    assert read_json(good) == {"a": 1}
+    with pytest.raises(ValueError, match=r"large.json has 102 bytes, more than 50"):
+        read_json(large, most=50)
+    with pytest.raises(ValueError, match="is not a file"):
+        read_json(tmp_path)
+    with pytest.raises(FileNotFoundError):
+        read_json(tmp_path / "none.json")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with names are POSIX's")
+def test_a_pipe_in_place_of_a_json_file_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.json")
+    with pytest.raises(ValueError, match=r"pipe.json is not a file"):
+        read_json(tmp_path / "pipe.json")
+    with pytest.raises(ValueError, match="null is not a file"):
+        read_json(Path(os.devnull))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from matrix.codec import from_json, to_json
+from matrix.codec import from_json, parse_json, to_json
 from matrix.model import Cell, Model, Overrides, Plan, PlannedModel, Policy, Source, SourceKind
 from tests.plans.models import a_model, plan_of
 
@@ -25,6 +25,12 @@ MODEL = Model(
 
 def through(value: object) -> Any:
     return json.loads(json.dumps(to_json(value)))
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 100_000, "", "{", b"\xff"])
+def test_what_is_no_json_is_a_value_error(text: str | bytes) -> None:
+    with pytest.raises(ValueError, match=r"nested too deeply|Expecting|decode"):
+        parse_json(text)
 
 
 def test_a_value_comes_back_equal() -> None:
