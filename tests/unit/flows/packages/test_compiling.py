@@ -74,7 +74,7 @@ def test_a_resume_finds_what_is_still_to_be_compiled(tmp_path: Path) -> None:
     planned = small_model("a", cells=2)
     origin = Origin("0.0.0-20260609-x", "e" * 64)
     compiled = tuple(
-        replace(cell, id=f"{cell.id}+p", version=f"{cell.version}-p", profile=PROFILE,
+        replace(cell, id=f"{cell.id}+htp73", version=f"{cell.version}-htp73", profile=PROFILE,
                 origin=origin, needs=("compile-emulated:htp73",))
         for cell in planned.cells
     )  # fmt: skip
