@@ -23,6 +23,21 @@ Component = dict[str, Any]
 
 _ROOT = "package"
 _SOURCE = "source"
+_UNKNOWN = "NOASSERTION"
+_SPDX = {
+    name.casefold(): name
+    for name in (
+        "AFL-3.0", "AGPL-3.0-only", "Apache-2.0", "Artistic-2.0", "BSD-2-Clause", "BSD-3-Clause",
+        "BSD-3-Clause-Clear", "BSL-1.0", "CC-BY-2.0", "CC-BY-2.5", "CC-BY-3.0", "CC-BY-4.0",
+        "CC-BY-NC-2.0", "CC-BY-NC-3.0", "CC-BY-NC-4.0", "CC-BY-NC-ND-4.0", "CC-BY-NC-SA-2.0",
+        "CC-BY-NC-SA-3.0", "CC-BY-NC-SA-4.0", "CC-BY-ND-4.0", "CC-BY-SA-3.0", "CC-BY-SA-4.0",
+        "CC0-1.0", "ECL-2.0", "EPL-1.0", "EPL-2.0", "EUPL-1.1", "EUPL-1.2", "GPL-2.0-only",
+        "GPL-3.0-only", "ISC", "LGPL-2.1-only", "LGPL-3.0-only", "MIT", "MPL-2.0", "MS-PL",
+        "MulanPSL-2.0", "NCSA", "ODC-By-1.0", "ODbL-1.0", "OFL-1.1", "OSL-3.0", "PDDL-1.0",
+        "PostgreSQL", "Unlicense", "WTFPL", "Zlib",
+    )
+}  # fmt: skip
+"""SPDX's spelling of licences; the Hub writes them in small letters."""
 _SPACE = uuid.UUID("6d6f6465-6c6d-696c-6c20-73626f6d2031")
 """The namespace of serial numbers: a package always gets the same one."""
 
@@ -40,7 +55,8 @@ def sbom(
 ) -> dict[str, Any]:
     """The document of a package; `environment` is from `environment_of`."""
     model = manifest["model"]
-    sources = list(_sources(manifest, recipe))
+    licenses = _licenses(record)
+    sources = list(_sources(manifest, recipe, licenses))
     contents = [_file(one) for one in sorted(files) if not is_run_record(one.path)]
     return {
         "bomFormat": BOM_FORMAT,
@@ -57,6 +73,7 @@ def sbom(
                 "bom-ref": _ROOT,
                 "name": name,
                 "version": record["version"],
+                "licenses": licenses,
                 "modelCard": {"modelParameters": {"task": model["task"]}},
                 "properties": _properties(tree=tree, model_type=model["model_type"]),
             },
@@ -107,17 +124,28 @@ def environment_of(environment: Json, tools: Iterable[str]) -> list[Component]:
     return components
 
 
-def _sources(manifest: Json, recipe: Json) -> Iterator[Component]:
-    """The source of the model; of a context group, those of the members that it holds."""
+def _licenses(record: Json) -> list[Json]:
+    """What the export has read of the model's licence, in words of CycloneDX; SPDX has ids of its
+    own for most names that the Hub uses."""
+    told = (run.get("info", {}).get("license") for run in record["stages"])
+    name = next(filter(None, told), _UNKNOWN)
+    spdx = _SPDX.get(name.casefold())
+    return [{"license": {"id": spdx} if spdx else {"name": name}}]
+
+
+def _sources(manifest: Json, recipe: Json, licenses: list[Json]) -> Iterator[Component]:
+    """The source of the model; of a context group, those of the members that it holds, whose
+    licences nobody has read."""
     members = {one["cell"]: one["name"] for one in manifest.get("members", ())}
     if not members:
-        yield _source(manifest["source"], recipe, _SOURCE)
+        yield _source(manifest["source"], recipe, _SOURCE, licenses)
     for one in recipe.get("members", ()):
         if name := members.get(one["cell"]):
-            yield _source(manifest["source"]["members"][name], one, f"{_SOURCE}:{name}")
+            source, ref = manifest["source"]["members"][name], f"{_SOURCE}:{name}"
+            yield _source(source, one, ref, _licenses({"stages": ()}))
 
 
-def _source(source: Json, recipe: Json, ref: str) -> Component:
+def _source(source: Json, recipe: Json, ref: str, licenses: list[Json]) -> Component:
     origin = recipe["model"]["source"]
     component: Component = {
         "type": "machine-learning-model",
@@ -125,6 +153,7 @@ def _source(source: Json, recipe: Json, ref: str) -> Component:
         "name": recipe["model"]["id"],
         "version": str(source.get("commit") or origin["revision"] or source["digest"]),
         "hashes": [_hash(source["digest"])],
+        "licenses": licenses,
         "properties": _properties(kind=origin["kind"]),
     }
     if origin["kind"] == "hub":

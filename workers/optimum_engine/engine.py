@@ -10,6 +10,7 @@ from workers.engine import BuildPlan, Request, StageError, StageJob, StageReport
 from workers.optimum_engine import layout
 from workers.sources import runtime, source
 from workers.sources.errors import unsupported
+from workers.sources.license import license_of
 from workers.sources.temporary import temporary_folder
 
 NONE = "none"
@@ -80,7 +81,9 @@ class OptimumEngine:
         started = time.monotonic()
         with temporary_folder(job.out) as temp:
             facts = dict(step(job, temp))
-        info = {"seconds": round(time.monotonic() - started, 3)}
+            exports, commit = job.stage == "export", job.params.get("commit")
+            info: dict[str, Any] = license_of(job.request, commit, temp) if exports else {}
+        info["seconds"] = round(time.monotonic() - started, 3)
         if figures := facts.pop("figures", None):
             info["compared"] = figures  # their last digits differ between processors
         return StageReport(facts=facts, info=info)

@@ -23,6 +23,10 @@ _TIMEOUT = 10.0
 _PAUSE = 300.0
 """Seconds for which the hub is not asked again after it could not be reached."""
 FOUND_OUT = "another model found out"
+DOWNLOADED = "source"
+"""The folder of a stage's temporary one that holds what was downloaded."""
+CARD = "README.md"
+"""Says who made a model and under which licence."""
 
 _out_of_reach = [0.0]
 """Until when the cache is used in place of the hub, where it has the model."""
@@ -55,7 +59,7 @@ def snapshot(
     if cached := _cached(ref, commit, lambda folder: check_complete(folder, ref, pickle=pickle)):
         return cached
     wanted = patterns(pickle=pickle, remote_code=remote_code)
-    return _fetch(ref, commit, scratch / "source", list(wanted), offline=offline)
+    return _fetch(ref, commit, scratch / DOWNLOADED, list(wanted), offline=offline)
 
 
 def ready_file(ref: str, commit: str, file: str, scratch: Path, *, offline: bool = False) -> Path:
@@ -66,7 +70,7 @@ def ready_file(ref: str, commit: str, file: str, scratch: Path, *, offline: bool
     if cached := _cached(ref, commit, lambda folder: ready.parts_of(folder, file)):
         return cached
     wanted = [literal(file), *SIDE_FILES]
-    target = _fetch(ref, commit, scratch / "source", wanted, offline=offline)
+    target = _fetch(ref, commit, scratch / DOWNLOADED, wanted, offline=offline)
     if not (target / file).is_file():
         raise export_error(f"{ref} has no file {file}", "correct the path in the catalog")
     place = PurePosixPath(file).parent
@@ -86,7 +90,7 @@ def files(
     cached = _cached(ref, commit, Path.iterdir)
     if cached and matching((item.name for item in cached.iterdir()), wanted):
         return cached
-    target = _fetch(ref, commit, scratch / "source", [*wanted, *SIDE_FILES], offline=offline)
+    target = _fetch(ref, commit, scratch / DOWNLOADED, [*wanted, *SIDE_FILES], offline=offline)
     target.mkdir(parents=True, exist_ok=True)  # nothing may match
     return target
 
@@ -104,6 +108,11 @@ def _cached(ref: str, commit: str, check: Callable[[Path], object]) -> Path | No
     return None
 
 
+def cached(ref: str, commit: str) -> Path | None:
+    """The folder of a commit in the user's cache, whatever it has of it."""
+    return _cached(ref, commit, Path.iterdir)
+
+
 def literal(name: str) -> str:
     """A pattern that matches only this name."""
     return re.sub(r"([\[*?])", r"[\1]", name)
@@ -116,7 +125,8 @@ def _fetch(ref: str, commit: str, target: Path, wanted: list[str], *, offline: b
     if offline:
         raise _unreachable(FOUND_OUT)
     try:
-        snapshot_download(ref, revision=commit, allow_patterns=wanted, local_dir=target)
+        patterns = [*wanted, CARD]
+        snapshot_download(ref, revision=commit, allow_patterns=patterns, local_dir=target)
     except _errors() as error:
         raise _typed(ref, commit, error) from error
     refuse_links(target)

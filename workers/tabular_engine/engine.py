@@ -21,6 +21,7 @@ from workers.engine import (
 from workers.samples import datasets, parts
 from workers.sources import optimize, runtime
 from workers.sources.errors import listed, optimize_error, unsupported
+from workers.sources.license import license_of
 from workers.sources.source import Resolved
 from workers.sources.temporary import temporary_folder
 from workers.tabular_engine import files
@@ -86,7 +87,9 @@ class TabularEngine:
         started = time.monotonic()
         with temporary_folder(job.out) as temp:
             facts = dict(step(job, temp))
-        info = {"seconds": round(time.monotonic() - started, 3)}
+            exports, commit = job.stage == "export", job.params.get("commit")
+            info: dict[str, Any] = license_of(job.request, commit, temp) if exports else {}
+        info["seconds"] = round(time.monotonic() - started, 3)
         if figures := facts.pop("figures", None):
             info["compared"] = figures  # their last digits differ between processors
         return StageReport(facts=facts, info=info)

@@ -18,6 +18,7 @@ from workers import code
 from workers import engine as contract
 from workers.sources import runtime, source
 from workers.sources.errors import unsupported
+from workers.sources.license import license_of
 from workers.sources.source import Resolved, allowed
 from workers.winml_engine import config, export, installed, optimize, patches, quantize, recipes
 
@@ -94,7 +95,9 @@ class WinmlEngine:
         report = STAGES[job.stage](job)
         timings = {"imports": ready - started, "work": time.monotonic() - ready}
         rounded = {name: round(value, 3) for name, value in timings.items()}
-        return contract.StageReport(report.facts, {**report.info, "timings": rounded})
+        exports, commit = job.stage == "export", job.params.get("commit")
+        told = license_of(job.request, commit, job.out) if exports else {}
+        return contract.StageReport(report.facts, {**report.info, **told, "timings": rounded})
 
 
 def _prepare() -> None:

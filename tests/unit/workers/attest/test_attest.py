@@ -152,6 +152,29 @@ def test_the_bill_of_materials_is_valid(harness: AttestationHarness, composite: 
     assert listed == {path: sha for path, sha in digests(built).items() if path not in own}
 
 
+@pytest.mark.parametrize(
+    ("told", "licence"),
+    [
+        ("apache-2.0", {"id": "Apache-2.0"}),
+        ("llama3.1", {"name": "llama3.1"}),
+        (None, {"name": "NOASSERTION"}),
+    ],
+)
+def test_the_bill_of_materials_names_the_licence_of_the_model(
+    harness: AttestationHarness, told: str | None, licence: dict[str, str]
+) -> None:
+    cell = make_cell()
+    built = harness.builder.build(cell)
+    stages = [{**one, "info": {"license": told}} for one in built.build_record["stages"]]
+    record = {**built.build_record, "stages": stages}
+    attested = Attester(harness.host).attest(replace(built, build_record=record), cell)
+    document = read(attested, SBOM)
+    assert document["metadata"]["component"]["licenses"] == [{"license": licence}]
+    assert document["components"][0]["licenses"] == [{"license": licence}]
+    text = (attested.folder / SBOM).read_text()
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
+
+
 def test_the_environment_is_listed_as_what_it_is(harness: AttestationHarness) -> None:
     components = environment_of(harness.host.environment(), ["fake", "engine"])
     by_name = {one["name"]: one for one in components}
