@@ -61,7 +61,8 @@ KEYS = {
     "id": "Hugging Face id or a name; part of cell ids",
     "task": "what the model is exported for, e.g. `image-classification`",
     "hub": "Hub id if it differs from `id`",
-    "folder": "local folder with the model, relative to the catalog",
+    "folder": "local folder with the model, relative to the catalog; a link in it is refused, but"
+    " for those of the Hub's cache",
     "random": "instead of a Hub id or folder: an architecture with seeded random weights",
     "onnx": "a ready ONNX file instead of an export; its path is relative to the catalog or, with"
     " `hub` or `folder`, to that repository or folder",

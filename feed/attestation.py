@@ -198,17 +198,17 @@ def _definition(stated: Json, manifest: Json) -> Iterator[str]:
     stages = [_stage(one) for one in internal["stages"]]
     built = [_stage(one) for one in manifest["stages"]]
     tools = {one["name"]: one["uri"] for one in definition["resolvedDependencies"] if "uri" in one}
-    used = {
-        name: digest.tool_uri(name, str(value))
-        for name, value in manifest["engine"]["tools"].items()
-        if name != "engine"
-    }
+    used = digest.tool_uris(manifest["engine"]["tools"])
     pairs = {
         "kind of package": (external["kind"], manifest["kind"]),
         "engine": (external["engine"], manifest["engine"]["name"]),
         "source": (inputs["source"]["sha256"], manifest["source"]["digest"]),
         "export": (inputs.get("export", {}).get(digest.TREE_DIGEST), export),
-        "portable package": (inputs.get("portable", {}).get(digest.TREE_DIGEST), portable),
+        # Statements of earlier modelmills leave it to the manifest.
+        "portable package": (
+            inputs.get("portable", {}).get(digest.TREE_DIGEST, portable),
+            portable,
+        ),
         "stages": (stages, built),
         "model": (_like(external["model"], manifest["model"]), manifest["model"]),
         "tools": (_like(tools, used), used),
@@ -219,7 +219,7 @@ def _definition(stated: Json, manifest: Json) -> Iterator[str]:
         held = manifest["source"]["members"][name]["digest"]
         pairs[f"source of {name}"] = (inputs.get(f"source {name}", {}).get("sha256"), held)
         for what in ("export", "portable"):
-            told = inputs.get(f"{what} {name}", {}).get(digest.TREE_DIGEST)
+            told = inputs.get(f"{what} {name}", {}).get(digest.TREE_DIGEST, one[what]["tree"])
             pairs[f"{what} of {name}"] = (told, one[what]["tree"])
     if "cell" in manifest:
         pairs["cell"] = (external["cell"], manifest["cell"])

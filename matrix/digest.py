@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -95,6 +95,16 @@ BOM_VERSION = "1.6"
 def package_uri(package: str, version: str) -> str:
     """A version in a feed as a package URL."""
     return f"pkg:generic/{quote(package, safe='')}@{quote(version, safe='')}"
+
+
+ENGINE_CODE = "engine."
+"""How the digests of an engine's code begin among the tools of a manifest."""
+
+
+def tool_uris(tools: Mapping[str, object]) -> dict[str, str]:
+    """The distributions among the tools of a manifest, in the order of their names."""
+    names = sorted(one for one in tools if one != "engine" and not one.startswith(ENGINE_CODE))
+    return {name: tool_uri(name, str(tools[name])) for name in names}
 
 
 def tool_uri(name: str, version: str) -> str:

@@ -22,20 +22,19 @@ from urllib.parse import quote
 from matrix.codec import from_json, to_json
 from matrix.digest import (
     BUILD_TYPE,
+    ENGINE_CODE,
     PREDICATE_TYPE,
     RECORD_TYPE,
     STATEMENT_TYPE,
     TREE_DIGEST,
     FileEntry,
     package_uri,
-    tool_uri,
+    tool_uris,
 )
 from matrix.model import Cell, SourceKind
 from workers.build.request import target_json
 
 Json = Mapping[str, Any]
-ENGINE_CODE = "engine."
-"""How the digests of an engine's code begin among its tools."""
 
 
 def statement(
@@ -177,11 +176,7 @@ def _inputs_of(manifest: Json, recipe: Json, origin: str = "") -> list[dict[str,
 
 
 def _tools(tools: Json) -> list[dict[str, Any]]:
-    return [
-        {"name": name, "uri": tool_uri(name, str(version))}
-        for name, version in sorted(tools.items())
-        if not name.startswith(ENGINE_CODE)
-    ]
+    return [{"name": name, "uri": uri} for name, uri in tool_uris(tools).items()]
 
 
 def _code(engine: Json) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from typing import Any
 
 from workers import code
 from workers.engine import BuildPlan, Request, StageError, StageJob, StageReport, version

@@ -17,7 +17,7 @@ from feed.verdict import Verdict
 from feed.verify import verify_folder, verify_published
 from matrix.digest import PROVENANCE, SBOM, SIGNATURE
 from matrix.errors import UsageError
-from tests.fakes.attested import AttestationHarness, publish
+from tests.fakes.attested import AttestationHarness, publish, rewritten
 from tests.fakes.feed import MemoryFeed
 from tests.plans.cells import make_cell
 from workers.attest.attester import Attester
@@ -55,6 +55,16 @@ def test_a_package_as_it_was_built_is_fine(package: Path) -> None:
     assert verdict.ok
     assert [check.name for check in verdict.checks] == ["content", PROVENANCE, SBOM, "signature"]
     assert verdict.checks[-1].note == "not signed"
+
+
+def test_the_digests_of_an_engines_code_are_no_distributions(
+    harness: AttestationHarness,
+) -> None:
+    built = harness.builder.build(make_cell())
+    tools = {**built.manifest["engine"]["tools"], "engine.export": "0" * 64}
+    manifest = {**built.manifest, "engine": {"name": "fake", "tools": tools}}
+    changed = rewritten(replace(built, manifest=manifest))
+    assert verify_folder(Attester(harness.host).attest(changed, make_cell()).folder).ok
 
 
 def test_a_changed_file_is_found_by_all_three(package: Path) -> None:
