@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,8 @@ from workers.sources.errors import one_line, quantize_error
 
 OUTERMOST = 1e-4
 """The share of a tensor's values that `percentile` leaves out, half of it at each end."""
+
+_BIASED = ("Conv", "ConvTranspose", "Gemm", "InstanceNormalization", "LayerNormalization")
 
 
 class FloatGraph:
@@ -77,7 +78,7 @@ def _prepare(source: Path, temp: Path, asked: Settings) -> Path:
         fusion(wrapped).apply()
     for index, node in enumerate(model.graph.node):
         node.name = node.name or f"{node.op_type}_{index}"
-    _widen_biases(model, source)
+    _separate_biases(model, source)
     wrapped.topological_sort()
     model_file.save(model, temp / "ready", source)
     runtime.add_types(temp / "ready", temp / "types")
@@ -88,21 +89,33 @@ def _prepare(source: Path, temp: Path, asked: Settings) -> Path:
     return temp / "ready"
 
 
-def _widen_biases(model: Any, source: Path) -> None:
-    """Write the biases of Gemm as vectors: the quantizer knows no `1 x n` and no single number."""
+def _separate_biases(model: Any, source: Path) -> None:
+    """Give every operator a bias of its own, of Gemm as a vector.
+
+    The quantizer gives copies of a shared bias names that other tensors may have, and knows neither
+    `1 x n` nor a single number.
+    """
     import numpy as np
     from onnx import numpy_helper
 
     weights = {tensor.name: tensor for tensor in model.graph.initializer}
+    names, used = onnx_graph.tensor_names(model), set()
     for node in model.graph.node:
-        if node.op_type != "Gemm" or len(node.input) < 3:
+        bias = weights.get(node.input[2]) if len(node.input) > 2 else None
+        if bias is None or node.op_type not in _BIASED:
             continue
-        weight, bias = (weights.get(name) for name in node.input[1:])
-        if weight is None or bias is None:
-            continue
-        turned = any(one.name == "transB" and one.i for one in node.attribute)
-        width = weight.dims[0 if turned else 1]
-        if list(bias.dims) != [width] and math.prod(bias.dims) == (bias.dims or [1])[-1]:
-            vector = np.resize(weight_file.values(bias, source), width)
-            node.input[2] = f"{bias.name}/{node.name}"
-            model.graph.initializer.append(numpy_helper.from_array(vector, node.input[2]))
+        array = weight_file.values(bias, source)
+        weight = weights.get(node.input[1])
+        if node.op_type == "Gemm" and weight is not None:
+            turned = any(one.name == "transB" and one.i for one in node.attribute)
+            width = weight.dims[0 if turned else 1]
+            if array.size == 1 or (array.size == width and array.shape[-1] == width):
+                array = np.resize(array, width)
+        if bias.name in used or list(array.shape) != list(bias.dims):
+            name = f"{bias.name}/{node.name}"
+            while name in names:
+                name += "_"
+            node.input[2] = name
+            model.graph.initializer.append(numpy_helper.from_array(array, name))
+        names.add(node.input[2])
+        used.add(node.input[2])

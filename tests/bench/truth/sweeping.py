@@ -15,6 +15,7 @@ import numpy as np
 
 from tests.bench.truth.packages import Missing
 from tests.bench.truth.subject import Array, Feeds, Run, Subject
+from workers.sources import runtime
 
 BARE = "-without-data"
 """Ends the name of the same model without a dataset."""
@@ -70,14 +71,12 @@ class Published:
         return "; ".join(filter(None, notices))
 
     def open(self) -> Run:
-        """Its graph on ONNX Runtime's CPU provider."""
+        """Its graph on ONNX Runtime's CPU provider, as an app opens it. Raises `StageError`."""
         import onnxruntime
 
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 3
-        session = onnxruntime.InferenceSession(
-            str(self.folder / "model.onnx"), options, ["CPUExecutionProvider"]
-        )
+        session = runtime.session(self.folder / "model.onnx", options)
         kinds = {port.name: _numpy(port.type) for port in session.get_inputs()}
 
         def run(feeds: Feeds) -> list[Array]:

@@ -85,6 +85,19 @@ def test_a_bias_of_any_shape_is_quantized(tmp_path: Path, shape: tuple[int, ...]
     assert np.abs(outputs(made) - outputs(model)).max() < 0.05 * np.abs(outputs(model)).max()
 
 
+def test_copies_of_a_shared_bias_have_names_of_their_own(tmp_path: Path) -> None:
+    model = graphs.matmul()
+    bias = np.linspace(3, 9, 256, dtype=np.float32)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(bias, "bias"))
+    del model.graph.node[0]
+    names = [f"bias{number}" for number in range(3)]  # as ONNX Runtime names its copies
+    for name in names:
+        model.graph.node.append(helper.make_node("Gemm", ["x", "w", "bias"], [name], name=name))
+    model.graph.node.append(helper.make_node("Sum", names, ["y"], name="sum"))
+    made = quantized(tmp_path, model, ROWS, "w8a8")
+    assert np.abs(outputs(made) - outputs(model)).max() < 0.05 * np.abs(outputs(model)).max()
+
+
 def quantized(folder: Path, model: Any, rows: Any, precision: str, *rewrites: str) -> Any:
     """A graph as it is quantized with one sample for a provider that needs these rewrites."""
     model_file.save(model, folder / "model")
