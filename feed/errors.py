@@ -28,6 +28,9 @@ class OutcomeUnknown(FeedError):
 class Unavailable(FeedError):
     """Transient: the same call may succeed later."""
 
+    lasts: bool = False
+    """Whether the feed has tried again itself, for as long as that makes sense."""
+
     def __init__(self, message: str, *, hint: str = "", retry_after: float | None = None) -> None:
         super().__init__(message, hint=hint)
         self.retry_after = retry_after

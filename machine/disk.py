@@ -42,6 +42,11 @@ def free(path: Path) -> int:
     return shutil.disk_usage(existing(path)).free
 
 
+def size(path: Path) -> int:
+    """Bytes of the volume of `path`, which may be still to come."""
+    return shutil.disk_usage(existing(path)).total
+
+
 def size_text(size: int) -> str:
     """Bytes as people read them: `1.25 GB`."""
     return f"{size / 1e9:.2f} GB" if size >= 1e7 else f"{size / 1e6:.2f} MB"

@@ -20,6 +20,8 @@ from feed.interface import Progress
 TOKEN_VARIABLE = "MODELMILL_ARTIFACTTOOL_TOKEN"  # noqa: S105 - a name, not a token
 """How the tool gets its token: the name goes into the argument list, never the value."""
 
+_FATAL_ON_WINDOWS = 0xC0000000
+"""Codes from here on are the system's: a library that is missing, an access violation, ..."""
 _BEAT = 0.5
 """Seconds between two calls of a caller's progress."""
 
@@ -71,7 +73,8 @@ class ArtifactTool:
         command = [str(self._executable()), "--help"]
         limits = RunLimits(60.0, 60.0)
         outcome = _start(command, self._environ, folder, _Reporter(None), limits)
-        crashed = outcome.code < 0 or outcome.code in {126, 127, 134}
+        code = outcome.code
+        crashed = code < 0 or code in {126, 127, 134} or code >= _FATAL_ON_WINDOWS
         if outcome.end is not End.EXITED or crashed:
             said = next((line for line in reversed(outcome.log) if line.strip()), "it said nothing")
             raise Unauthorized(f"ArtifactTool does not start: {said[:300]}", hint=CRASH_HINT)

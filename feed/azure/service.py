@@ -53,6 +53,7 @@ class Service:
                 return action()
             except Unavailable as error:
                 if attempt == ATTEMPTS or (error.retry_after or 0) > LONGEST_WAIT:
+                    error.lasts = True
                     raise
                 pause = pause_after(error, attempt, LONGEST_WAIT)
                 self.pauses.tell(error.message, pause)

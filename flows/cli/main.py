@@ -6,6 +6,7 @@ import argparse
 import errno
 import gc
 import os
+import signal
 import sys
 from collections.abc import Collection, Sequence
 from functools import partial
@@ -130,7 +131,7 @@ def _run(argv: Sequence[str] | None, out: Output) -> int:
     except SystemExit as done:  # --help and --version
         return int(done.code or 0)
     except KeyboardInterrupt:
-        _say("interrupted")
+        _say("interrupted (run the same command again)")
         return Exit.INTERRUPTED
     except OSError as error:
         if error.errno not in _NEXT_STEPS:
@@ -192,6 +193,12 @@ def complete(line: str) -> None:
 
 def entry() -> None:
     """The installed `modelmill` command."""
+    # A scheduler or a service manager ends a command with SIGTERM: it ends as after a Ctrl-C, with
+    # its own last words and exit code. What runs threads listens by itself (`flows.sweep.stop`).
+    for name in ("SIGTERM", "SIGBREAK"):
+        number = getattr(signal, name, None)
+        if number and signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, signal.default_int_handler)
     # Imports make many objects and no garbage; collections take a tenth of a short command.
     gc.set_threshold(50_000)
     if "_ARGCOMPLETE" in os.environ:

@@ -148,6 +148,11 @@ class Settings:
     disk_budget: int | None = setting(
         None, "disk limit for the store and all builds on this machine", parse=parse_size
     )
+    keep_free: int | None = setting(
+        None,
+        "disk space that builds leave free; default: a twentieth of the volume, at most 256 MiB",
+        parse=parse_size,
+    )
     memory: int | None = setting(None, "memory ceiling of one engine host", parse=parse_size)
     memory_budget: int | None = setting(
         None,

@@ -107,7 +107,8 @@ class Finder:
     def _reserve(self, size: int) -> None:
         """What is pulled counts in the disk budget for as long as it is there."""
         kept, limit = Workspace(self.settings).kept, self.settings.disk_budget or 0
-        budget = DiskBudget(self.store, limit, beside=partial(kept_bytes, kept))
+        beside, keep_free = partial(kept_bytes, kept), self.settings.keep_free
+        budget = DiskBudget(self.store, limit, keep_free=keep_free, beside=beside)
         self._opened.enter_context(budget.reserve(size, self.rules))
 
     def built(self, built: Built, choice: Choice) -> Subject:

@@ -70,7 +70,9 @@ def open_slots(
         kept = partial(kept_bytes, work.kept)
         note = partial(_note_evictions, state, sweep.info.id)
         limit = settings.disk_budget or 0
-        budget = DiskBudget(store, limit, ledger=ledger, beside=kept, evicted=note)
+        budget = DiskBudget(
+            store, limit, ledger=ledger, keep_free=settings.keep_free, beside=kept, evicted=note
+        )
         context = SweepContext(
             sweep,
             leases,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from tenacity import (
     retry,
-    retry_if_exception_type,
+    retry_if_exception,
     sleep_using_event,
     stop_after_attempt,
     wait_random_exponential,
@@ -66,7 +66,7 @@ def list_feed(feed: Feed, plan: Plan, *, every_stamp: bool, stop: Stop | None = 
         sleep=sleep_using_event(waiting),
         stop=stop_after_attempt(TRIES),
         wait=wait_random_exponential(max=30),
-        retry=retry_if_exception_type(Unavailable),
+        retry=retry_if_exception(lambda one: isinstance(one, Unavailable) and not one.lasts),
         reraise=True,
     )
     def listed(package: str) -> list[Published]:

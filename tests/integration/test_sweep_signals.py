@@ -129,6 +129,19 @@ def test_sigterm_while_the_server_starts(full_project: Project) -> None:
     assert set(project.statuses("s1")) == {"planned"}
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_sweep_in_its_first_moments_ends_with_a_word(
+    project: Project, number: signal.Signals
+) -> None:
+    with project.start("sweep", halfway(project), "--stamp", "s1") as running:
+        running.until("planning the sweep")
+        running.signal(number)
+        ran = running.end(PROMISE + SLACK)
+    assert ran.code == 130
+    assert ran.err in {"modelmill: interrupted (run the same command again)\n", KEPT, ABANDONED}
+    assert project.alone()
+
+
 def test_a_feed_that_never_answers_does_not_hold_the_process(project: Project) -> None:
     (project.folder / "remote.json").write_text(json.dumps({"hang": "versions"}))
     feed = f"flaky:{project.folder / 'remote'}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,17 @@ def test_a_tuning_is_killed_and_goes_on_with_what_was_measured(project: Project)
     # On a busy machine the screening alone may find it too slow.
     assert kinds[:4] == ["screen", *3 * ["comparison"]] or plain["screen"] >= 1.5
     _refused_and_shown(project)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="SIGTERM")
+def test_a_tuning_that_is_ended_by_a_scheduler_says_how_it_goes_on(project: Project) -> None:
+    with project.start(*words("night", "mlas_cpu", "plain-session"), plain=True) as running:
+        running.until("tuning night: 1 model")
+        running.signal(signal.SIGTERM)
+        ran = running.end()
+    assert ran.code == 130
+    assert "continue with: modelmill tune --resume night" in ran.out + ran.err
+    assert project.alone()
 
 
 def _refused_and_shown(project: Project) -> None:

@@ -27,6 +27,7 @@ from matrix.status import FailureClass
 from workers.errors import BuildFailed, wait_failures
 from workers.store import GcReport, Store
 
+MOST_FREE = 256 * 1024 * 1024
 LOW_WATER = 0.9
 """Eviction goes a little further than it must, so that not every cell has to evict."""
 
@@ -40,7 +41,8 @@ class DiskBudget:
     """Bytes; 0: whatever the volume has."""
     _: KW_ONLY
     ledger: Ledger = field(default_factory=Ledger)
-    keep_free: int = 256 * 1024 * 1024
+    keep_free: int | None = None
+    """Bytes of the volume that stay free; None: a twentieth of it, at most `MOST_FREE`."""
     beside: Callable[[], int] = lambda: 0
     """What else takes of the budget: kept packages."""
     free: Callable[[Path], int] = disk.free
@@ -53,6 +55,12 @@ class DiskBudget:
     def limit(self) -> int:
         """Bytes of the budget that are left to the store; 0: whatever the volume has."""
         return max(self.total - self.beside(), 1) if self.total else 0
+
+    @property
+    def _stays_free(self) -> int:
+        if self.keep_free is not None:
+            return self.keep_free
+        return min(MOST_FREE, disk.size(self.store.root) // 20)
 
     @property
     def reserved(self) -> int:
@@ -126,19 +134,17 @@ class DiskBudget:
         return self.reserved > 0 or self.store.used()
 
     def _full(self, size: int, reason: str) -> BuildFailed:
-        failure = BuildFailed(
-            FailureClass.DISK,
-            "reserve",
-            reason,
-            hint="raise --disk-budget, free some space, or use fewer --jobs",
-        )
+        steps = "free some space, lower --keep-free, or choose another volume with --store"
+        if self.limit:
+            steps = "raise --disk-budget, free some space, or use fewer --jobs"
+        failure = BuildFailed(FailureClass.DISK, "reserve", reason, hint=steps)
         if 0 < self.limit < size:
             failure.retryable = False  # it will never fit, however long one waits
         return failure
 
     def _wants(self, size: int) -> list[Want]:
         def room() -> int:
-            free = self.free(self.store.root) - self.keep_free
+            free = self.free(self.store.root) - self._stays_free
             return min(free, self.limit - self.store.size()) if self.limit else free
 
         return [Want(self._resource, size, room, f"{size_text(size)} of disk space")]
@@ -156,14 +162,15 @@ class DiskBudget:
                     f"needs {size_text(size)}, but of the disk budget of {size_text(self.limit)} "
                     f"{size_text(held)} are in use and {size_text(taken)} reserved"
                 )
-        wanted = size + taken + self.keep_free
+        wanted = size + taken + self._stays_free
         if self.free(self.store.root) < wanted:
             lacking = wanted - self.free(self.store.root)
             self._evict(max(self.store.size() - lacking, 0))
             left = self.free(self.store.root)
             if left < wanted:
                 there = f"the volume of the store has {size_text(left)} free"
-                return f"needs {size_text(size)}, but {there}"
+                stay = f"{size_text(self._stays_free)} of it stay free"
+                return f"needs {size_text(size)}, but {there}, and {stay} (--keep-free)"
         return None
 
     def _evict(self, budget: int) -> GcReport:

@@ -66,7 +66,7 @@ class Actions(Records):
         """Every record's (last use, key)."""
         for path in self.root.glob("*/*.json"):
             with suppress(FileNotFoundError):
-                yield path.stat().st_mtime, path.stem
+                yield path.lstat().st_mtime, path.stem
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,11 +107,11 @@ class Blobs:
     def all(self) -> Iterator[tuple[str, int]]:
         """Every blob with its size."""
         for shard in _entries(self._root):
-            if shard.is_dir():
+            if shard.is_dir(follow_symlinks=False):  # no link is ours, and one may be a loop
                 for blob in _entries(Path(shard.path)):
                     with contextlib.suppress(FileNotFoundError):
-                        if blob.is_file():
-                            yield blob.name, blob.stat().st_size
+                        if blob.is_file(follow_symlinks=False):
+                            yield blob.name, blob.stat(follow_symlinks=False).st_size
 
 
 def _sync(path: Path) -> None:

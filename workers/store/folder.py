@@ -112,14 +112,23 @@ def open_folder(root: Path) -> None:
     root.mkdir(parents=True, exist_ok=True)
     if is_store(root):
         return
-    half = f".{TAG}."  # of a process that was killed while it made the store
-    names = (entry.name for entry in root.iterdir())
-    if any(name != "gate.lock" and not name.startswith(half) for name in names):
+    if _has_content(root):
         raise StoreError(
             f"{root} is not a store: it has files but no {TAG} of ours",
             hint="choose an empty folder with --store",
         )
     replace_file(root / TAG, TEXT.encode(), sync=True)
+
+
+def _has_content(root: Path) -> bool:
+    """Whether a folder holds more than locks, empty folders and half a tag: processes leave those
+    that were at work while somebody removed their store, or that were killed while they made it."""
+    for folder, below, names in os.walk(root):
+        links = (name for name in below if Path(folder, name).is_symlink())
+        harmless = (".lock", f".{TAG}.")
+        if any(links) or any(not n.endswith(harmless[0]) and harmless[1] not in n for n in names):
+            return True
+    return False
 
 
 @contextmanager

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from feed.azure.service import ATTEMPTS
 from feed.errors import FeedError, NotFound, Unauthorized, Unavailable
+from flows.sweep.published import list_feed
 from tests.fakes.azure.faults import THROTTLED, Effect, Fault, When, sign_in_page
 from tests.fakes.azure.harness import AzureHarness
 from tests.fakes.azure.model import Package
 from tests.fakes.azure.server import wrapped
+from tests.sweeps.in_memory import make_plan, small_model
 
 TREE = "ab" * 32
 OURS = f"tree=sha256:{TREE} bert@qnn_npu"
@@ -184,6 +188,14 @@ def test_a_listing_by_name_that_is_short_does_not_make_versions_vanish(
     harness.standin.organization.seed(harness.standin.feed, "bert", numbered(100))
     harness.standin.organization.listed_by_name = 10
     assert sum(not entry.deleted for entry in harness.feed().versions("bert")) == 100
+
+
+def test_a_sweep_does_not_repeat_what_the_feed_has_repeated(harness: AzureHarness) -> None:
+    harness.standin.plan(Fault("names", status=503, times=99))
+    with pytest.raises(Unavailable):
+        list_feed(harness.feed(), make_plan(small_model(cells=1)), every_stamp=False)
+    asked = Counter(one.path for one in harness.standin.seen if one.route == "names")
+    assert set(asked.values()) == {ATTEMPTS}
 
 
 TRANSIENT = [

@@ -11,6 +11,7 @@ from typing import Any
 import psutil
 import pytest
 
+from feed.azure.child import End, Outcome
 from feed.errors import (
     Cancelled,
     Corrupt,
@@ -157,6 +158,15 @@ def test_a_tool_that_cannot_start_is_found_before_anything_is_built(harness: Azu
     with pytest.raises(Unauthorized, match="artifacttool: Permission denied") as caught:
         harness.feed().preflight()
     assert "MODELMILL_AZURE_TOOL" in caught.value.hint
+
+
+def test_a_tool_without_its_libraries_on_windows_does_not_pass_the_check(
+    harness: AzureHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = Outcome(End.EXITED, 0xC0000135, "", ())
+    monkeypatch.setattr("feed.azure.artifacttool._start", lambda *_args: ended)
+    with pytest.raises(Unauthorized, match="ArtifactTool does not start"):
+        harness.feed().preflight()
 
 
 def test_a_file_that_comes_down_damaged_is_not_taken(harness: AzureHarness, tmp_path: Path) -> None:

@@ -189,6 +189,28 @@ def test_the_volume_itself_counts_without_any_limit(store: Store) -> None:
     assert usage_of(store.root).size == 0
 
 
+def test_a_small_volume_leaves_a_twentieth_of_itself_free(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes = {"small": 300 * 10**6, "large": 10**12}
+    volume = ["small"]
+    monkeypatch.setattr("machine.disk.size", lambda _path: sizes[volume[0]])
+    disk = DiskBudget(store, free=lambda _path: 210 * 10**6)
+    with disk.reserve(190_000):
+        pass
+    text = "needs 0.20 GB, but the volume of the store has 0.21 GB free, and 0.01 GB of it"
+    with pytest.raises(BuildFailed, match=text) as caught, disk.reserve(200 * 10**6):
+        pass
+    assert "(--keep-free)" in str(caught.value)
+    assert "lower --keep-free" in caught.value.hint
+    volume[0] = "large"
+    with pytest.raises(BuildFailed, match=r"0\.27 GB of it stay free"), disk.reserve(190_000):
+        pass
+    chosen = DiskBudget(store, keep_free=0, free=lambda _path: 210 * 10**6)
+    with chosen.reserve(200 * 10**6):
+        pass
+
+
 def test_what_others_put_into_the_store_is_noticed(store: Store) -> None:
     disk = budget(store, 1000)
     with disk.reserve(10):

@@ -50,6 +50,46 @@ def test_what_goes_in_comes_out(store: Store, tmp_path: Path) -> None:
     assert store.lookup(OTHER) is None
 
 
+def test_what_processes_leave_of_a_store_that_was_removed_under_them_is_a_store_again(
+    tmp_path: Path,
+) -> None:
+    root = tmp_path / "store"
+    (root / "locks").mkdir(parents=True)
+    (root / "actions" / "ab").mkdir(parents=True)
+    for left in (root / "gate.lock", root / "locks" / "abc.lock"):
+        left.touch()
+    Store(root)
+    assert is_store(root)
+
+
+@pytest.mark.parametrize("content", ["notes.txt", "tmp/model.onnx"])
+def test_a_folder_with_other_things_is_not_made_a_store(tmp_path: Path, content: str) -> None:
+    (tmp_path / content).parent.mkdir(exist_ok=True)
+    (tmp_path / content).write_text("mine")
+    with pytest.raises(StoreError, match="is not a store"):
+        Store(tmp_path)
+    assert not is_store(tmp_path)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links need a privilege there")
+def test_links_in_the_store_are_not_followed(store: Store, tmp_path: Path) -> None:
+    ingest(store, a=b"1234")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / ("c" * 64)).write_bytes(b"mine")
+    for path, target in {
+        "blobs/loop": "loop",
+        "blobs/cc": str(elsewhere),
+        f"blobs/{blob_files(store)[0].parent.name}/loop": "loop",
+        "actions/loop": "loop",
+        f"actions/{KEY[:2]}/loop.json": "loop.json",
+    }.items():
+        (store.root / path).symlink_to(target)
+    assert usage_of(store.root).size == 4
+    assert store.gc(0).freed == 4
+    assert (elsewhere / ("c" * 64)).exists()
+
+
 def test_equal_bytes_are_one_blob_and_the_tree_is_the_content(store: Store) -> None:
     one = ingest(store, a=b"same", b=b"same")
     two = ingest(store, OTHER, a=b"same", b=b"same")
