@@ -26,10 +26,26 @@ PROVENANCE = "provenance.json"
 SIGNATURE = "provenance.intoto.jsonl"
 
 RUN_RECORDS = frozenset({BUILD_RECORD, SBOM, PROVENANCE, SIGNATURE})
-"""The files of a package that may differ from run to run: they record how, where and when its
+"""The documents of a package that may differ from run to run: they record how, where and when its
 content was made, so the tree digest leaves them out. Older packages lack some of them."""
 STATEMENT = frozenset({PROVENANCE, SIGNATURE})
 """The only files that the statement about a package does not name: itself and its signature."""
+SAMPLES = "samples"
+"""The folder of a package with the samples that it is judged on: `NN.npz`, for a composite below
+the names of components. Beside each lies what the reference computes from it, `NN.out.npz` (and
+`NN.end.npz`, from what the components before give it)."""
+OUTPUTS, ENDS = ".out.npz", ".end.npz"
+
+
+def is_reference(path: str) -> bool:
+    """Whether a file of a package holds outputs of the reference."""
+    return path.startswith(f"{SAMPLES}/") and path.endswith((OUTPUTS, ENDS))
+
+
+def is_run_record(path: str) -> bool:
+    """Whether a file of a package may differ from run to run: processors differ in the last bits of
+    what the reference computes, so its outputs are none of the content."""
+    return path in RUN_RECORDS or is_reference(path)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -52,11 +68,6 @@ class LocalFile:
 def tree_digest(files: Iterable[FileEntry]) -> str:
     """The identity of a package's content: the same whenever and wherever it was built."""
     return files_digest(file for file in files if not is_run_record(file.path))
-
-
-def is_run_record(path: str) -> bool:
-    """Whether a file of a package may differ from run to run."""
-    return path in RUN_RECORDS
 
 
 def files_digest(files: Iterable[FileEntry]) -> str:

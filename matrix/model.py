@@ -91,6 +91,11 @@ class Model:
         """`MODEL:TASK`, the left side of a cell id and the key of a lease."""
         return f"{self.id}:{self.task}" if self.task else self.id
 
+    @property
+    def trained(self) -> bool:
+        """Whether its weights were learnt, so that real inputs exist for it."""
+        return self.source.kind is not SourceKind.RANDOM
+
 
 CHANNELS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 """Operators whose weights have channels."""

@@ -187,7 +187,7 @@ def _limits(precision: str, target: Target) -> dict[str, Any]:
 def _threshold(overrides: Overrides, precision: str) -> dict[str, float]:
     """What the catalog asks of parity in place of the default."""
     given = (overrides.verify or {}).get("parity", {}).get(precision, {})
-    names = ("cosine", "max_abs")
+    names = ("snr", "agreement", "max_abs")
     return {name: given[name] for name in names if given.get(name) is not None}
 
 

@@ -1,8 +1,7 @@
-"""What a catalog says about verification: thresholds of its own, waivers, inputs, a task metric.
+"""What a catalog says about verification: thresholds of its own, waivers, a task metric.
 
-    verify.parity.w8a16 = { cosine = 0.93, reason = "two outputs near zero" }
+    verify.parity.w8a16 = { snr = 15, reason = "a head that nobody reads" }
     verify.waive        = { ep = "no NPU in the lab yet" }
-    verify.inputs       = "more-inputs.npz"
     verify.task         = { dataset = "eval.npz", metric = "accuracy", within = 0.02 }
 
 An exception to the rules needs a reason, which every record of the cell shows.
@@ -11,7 +10,7 @@ An exception to the rules needs a reason, which every record of the cell shows.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +20,10 @@ from matrix.nearest import hint, quote
 from matrix.policy import PRECISIONS, canonical, overrides_of
 from matrix.reader import Entry
 
-RUNGS = ("integrity", "policy", "loads", "shapes", "parity", "task")
+RUNGS = ("integrity", "policy", "loads", "shapes", "samples", "parity", "task")
 """The ladder, lowest first: a level demands its rung and all below it."""
 EP = "ep"
 """Stands for `was run on the target's own EP` where a view demands that."""
-COSINE = {
-    "fp32": 0.9999, "fp16": 0.99, "w8a16": 0.95, "w8a8": 0.90, "w8": 0.98, "w4": 0.95,
-    "w4a16": 0.95,
-}  # fmt: skip
-"""The least cosine similarity of an output with that of the export."""
 SNR = {
     "fp32": 57.0, "fp16": 30.0, "w8a16": 20.0, "w8a8": 12.0, "w8": 20.0, "w4": 10.0,
     "w4a16": 10.0,
@@ -48,23 +42,10 @@ FLOOR = {
 }  # fmt: skip
 """How much of its size an output must vary between samples: less than that is so near to a step of
 the precision that the error it may have could not be told from rounding."""
+TAKEN = 0.9
+"""The share of the nodes that a provider must take for parity to be parity on it."""
 METRICS = ("accuracy", "agreement")
 WITHIN = 0.02
-
-
-@dataclass(frozen=True, slots=True)
-class Threshold:
-    """What parity requires of every output."""
-
-    cosine: float
-    max_abs: float | None = None
-    reason: str = ""
-
-    @property
-    def error(self) -> float:
-        """Largest relative error: one and a half times that of an equally long vector that lies
-        at the cosine's limit. The cosine alone does not see a wrong scale."""
-        return 1.5 * float((2 * (1 - self.cosine)) ** 0.5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,16 +88,15 @@ class Task:
 class Rules:
     """The rules of one cell."""
 
-    parity: Mapping[str, Threshold] = field(default_factory=dict)
+    parity: Mapping[str, Limit] = field(default_factory=dict)
     """By precision, where the catalog sets one."""
     waive: Mapping[str, str] = field(default_factory=dict)
     """Rung -> the reason for which its failure is accepted."""
-    inputs: str | None = None
     task: Task | None = None
 
-    def threshold(self, precision: str) -> Threshold:
+    def limit(self, precision: str) -> Limit:
         """The catalog's, or the default."""
-        return self.parity.get(precision) or Threshold(COSINE[precision])
+        return self.parity.get(precision) or Limit.usual(precision)
 
 
 def rules_of(cell: Cell) -> Rules:
@@ -137,9 +117,13 @@ def read_rules(entry: Entry, folder: Path) -> dict[str, Any] | None:
     found = {
         "parity": _parity(inner),
         "waive": _waive(inner),
-        "inputs": _file(inner, "inputs", folder),
         "task": _task(inner, folder),
     }
+    if "inputs" in inner.data:
+        inner.known.append("inputs")
+        inner.bad(
+            "inputs are not read any more", "the judged samples are a part of the model's dataset"
+        )
     inner.close()
     return {name: value for name, value in found.items() if value}
 
@@ -154,16 +138,20 @@ def _parity(entry: Entry) -> dict[str, Any]:
         if precision is None or precision not in PRECISIONS:
             inner.bad(f"unknown precision {quote(name)}", hint(name, PRECISIONS))
             continue
-        cosine, max_abs = inner.number("cosine", -1.0, 1.0), inner.number("max_abs", 0.0)
+        if "cosine" in inner.data:
+            inner.known.append("cosine")
+            inner.bad("cosine is not judged any more", "say snr in decibels, and agreement")
+        given = {
+            "snr": inner.number("snr", 0.0, 150.0),
+            "agreement": inner.number("agreement", 0.0, 1.0),
+            "max_abs": inner.number("max_abs", 0.0),
+        }
         reason = inner.text("reason", empty=False)
         inner.close()
         if reason is None:
             inner.bad("a threshold needs a reason", 'reason = "..."')
-        found[precision] = {
-            "cosine": COSINE[precision] if cosine is None else cosine,
-            "max_abs": max_abs,
-            "reason": reason or "",
-        }
+        usual = asdict(Limit.usual(precision)) | {"reason": reason or ""}
+        found[precision] = usual | {name: one for name, one in given.items() if one is not None}
     return found
 
 

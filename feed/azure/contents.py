@@ -31,7 +31,7 @@ from feed.interface import Progress, parse_tree
 from feed.rules import entry_problems
 from machine.files import files_below, remove
 from matrix.codec import from_json, parse_json
-from matrix.digest import MANIFEST, RUN_RECORDS, FileEntry, tree_digest
+from matrix.digest import BUILD_RECORD, MANIFEST, RUN_RECORDS, FileEntry, tree_digest
 
 Entries = tuple[FileEntry, ...]
 
@@ -126,6 +126,8 @@ class Contents:
             try:
                 got = self.download(package, version, folder, [MANIFEST], maybe=sorted(RUN_RECORDS))
                 listed = read_list((folder / MANIFEST).read_bytes())
+                if (record := folder / BUILD_RECORD).is_file():
+                    listed += _references(record.read_bytes())
             except (FileNotFoundError, ValueError):
                 # Not one of ours: the whole version is looked at instead.
                 return None
@@ -183,6 +185,15 @@ def read_list(manifest: bytes) -> Entries:
         return from_json(parse_json(manifest)["files"], tuple[FileEntry, ...], exact=False)
     except (KeyError, TypeError) as error:
         raise ValueError("no list of files") from error
+
+
+def _references(record: bytes) -> Entries:
+    """The outputs of the reference that a `build.json` lists; raises `ValueError` for no record."""
+    try:
+        files = parse_json(record).get("reference", {}).get("files", [])
+    except AttributeError as error:
+        raise ValueError("no build record") from error
+    return from_json(files, tuple[FileEntry, ...], exact=False)
 
 
 def _filter(paths: tuple[str, ...]) -> tuple[str, ...]:

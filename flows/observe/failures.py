@@ -24,7 +24,7 @@ MOST_MODELS = 3
 
 _REPEATED = re.compile(r"\s*\(the same run failed for (.*)\)\s*$", re.DOTALL)
 """What the builder adds if it skips a stage that is known to fail."""
-_OUTPUT = re.compile(r"(^|: |; )[^;:]+? on [^;:]+?: (?=cosine|relative error|a value|[\d.]+%)")
+_OUTPUT = re.compile(r"(^|: |; )[^;:]+? on [^;:]+?: (?=signal-to-noise|a value|[\d.]+%)")
 """The output and the runtime in front of each finding of parity."""
 _VARIABLE = (
     (re.compile(r"\S*[/\\]\S*"), "PATH"),

@@ -30,7 +30,6 @@ from workers.host.watch import HostLimits
 from workers.measure.subject import Artifact, Graph, Subject, file_artifact
 from workers.runtimes.pool import Runtimes
 from workers.runtimes.runtime import Missing, Runtime
-from workers.samples import files
 from workers.store import Store
 from workers.verify.ladder.claim import Claim
 from workers.verify.subject import Subject as Package
@@ -132,13 +131,11 @@ class Finder:
 
     def _graphs(self, package: Package) -> Iterator[Graph]:
         """The models of a package with the input values that it was built with."""
-        shapes, inputs = package.shapes(), self._folder("inputs")
-        if package.inputs is not None:
-            package.inputs.place(inputs)
+        shapes = package.shapes()
         names = {one.model: one.name for one in package.composition.components}
         for model in package.models:
             component = names.get(model, "")
-            given = tuple(files.judged(inputs, component)[:1])
+            given = tuple(map(Path, package.sample_files(component)[:1]))
             yield Graph(component, package.folder / model, given, shapes.get(component, {}))
 
     def _file(self, path: Path, name: str, choice: Choice) -> Subject:

@@ -36,8 +36,7 @@ def opened_package(
 ) -> Iterator[tuple[Settings, Subject]]:
     """A version, a folder or a cell until the block ends, and the settings that it is verified by.
 
-    `export`: a folder to compare with; a version is compared with its export from the feed, a cell
-    with what was built for it.
+    `export`: a folder to compare with, in place of the outputs of it that the package holds.
     """
     waiting_for("running the model")
     folder = settings.cwd / what
@@ -51,7 +50,9 @@ def opened_package(
         if version:
             folder, feed = pulled / "package", work.open_feed()
             pull(feed, what, version, folder, signature=signature_check(settings))
-            export = published_export(feed, what, _json(folder / MANIFEST), pulled / EXPORT)
+            if not _json(folder / BUILD_RECORD).get("reference"):
+                manifest = _json(folder / MANIFEST)
+                export = export or published_export(feed, what, manifest, pulled / EXPORT)
         else:
             check_folder(settings, folder)
         yield settings, subject_of(settings, store, folder, export)
@@ -95,17 +96,19 @@ def subject_of(settings: Settings, store: Store, folder: Path, export: Path | No
     inner = folder / EXPORT
     given = export or (inner if inner.is_dir() else None)
     digest, size = hash_file(folder / MANIFEST)
+    reference = record.get("reference", {})
     return Subject(
         claim=Claim.from_records(manifest, record, target),
         folder=folder,
         files=(
-            *(FileEntry(**file) for file in manifest["files"]),
+            *(FileEntry(**file) for file in (*manifest["files"], *reference.get("files", ()))),
             FileEntry(MANIFEST, size, digest),
         ),
         store=store,
         manifest=manifest,
         export=_folder_part(given) if given else _stage_part(store, manifest, EXPORT),
-        inputs=_stage_part(store, manifest, "inputs"),
+        reference=reference,
+        named_export=export is not None,
         afresh=True,
     )
 

@@ -30,7 +30,7 @@ from flows.sweep.engines import runtimes_of
 from flows.sweep.local import open_builder
 from flows.sweep.planning import plan_of
 from tests.bench.command import table
-from workers.runtimes.values import SETS
+from workers.verify.measuring import EMULATED
 from workers.verify.verifier import Verifier
 
 SEEDED = """
@@ -104,7 +104,7 @@ def measure(settings: Settings, catalog: str) -> None:
 def _emulated(record: Mapping[str, Any]) -> float:
     """Seconds in which software stood in for a device: a device would take next to none."""
     return sum(
-        float(told["open"] + SETS * told["run"])
+        float(told["open"] + EMULATED * told["run"])
         for one in record["runtimes"]
         if one.get("emulated") and one["ran"]
         for told in one["seconds"].values()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from matrix.digest import tree_digest
+from matrix.digest import is_reference, tree_digest
 from matrix.status import FailureClass
 from tests.fakes.in_process import InProcessHost
 from tests.plans.cells import LABELS, make_cell
@@ -34,7 +34,8 @@ import numpy as np, onnx
 from onnx import TensorProto, helper, numpy_helper
 
 def model(scale=1.0):
-    weight = numpy_helper.from_array(np.full((4, 4), scale, np.float32), "w")
+    values = scale * np.random.default_rng(3).standard_normal((4, 4))
+    weight = numpy_helper.from_array(values.astype(np.float32), "w")
     graph = helper.make_graph(
         [helper.make_node("MatMul", ["x", "w"], ["y"])], "g",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 4])],
@@ -56,7 +57,10 @@ class ModelEngine:
 
         if job.stage == "inputs":
             (job.out / "judge").mkdir()
-            np.savez(job.out / "judge" / "00.npz", x=np.ones((2, 4), np.float32))
+            random = np.random.default_rng(0)
+            for number in range(4):
+                x = random.standard_normal((2, 4)).astype(np.float32)
+                np.savez(job.out / "judge" / f"{number:02}.npz", x=x)
         else:
             self.make(job.out)
         return StageReport({"components": []})
@@ -119,12 +123,14 @@ def test_a_sound_model_passes_and_the_record_tells_how(
 ) -> None:
     built = build(lambda out: save(out, external=external))
     proven = verifier.verify(built)
-    names = ["integrity", "policy", "loads", "shapes", "parity"]
+    names = ["integrity", "policy", "loads", "shapes", "samples", "parity"]
     assert [(rung.name, rung.passed) for rung in proven.evidence] == [
         (name, True) for name in names
     ]
-    row = proven.evidence[4].evidence["CPUExecutionProvider cpu"]["model.onnx y"]
-    assert row == {"cosine": 1.0, "error": 0.0, "max_abs": 0.0}
+    row = proven.evidence[5].evidence["CPUExecutionProvider cpu"]["model.onnx y"]
+    assert (row["snr"], row["max_abs"]) == (150.0, 0.0)
+    kept = {file.entry.path for file in proven.files if is_reference(file.entry.path)}
+    assert kept == {f"samples/0{number}.out.npz" for number in range(4)}
     record = json.loads((built.folder / "build.json").read_bytes())
     assert record["verification"][0]["name"] == "integrity"
     assert record["verdict"] == {"level": "parity", "reached": True}
@@ -215,10 +221,11 @@ def test_equal_artifacts_of_different_targets_are_run_once(
     builder = Builder(store, InProcessHost(tmp_path / "logs"), tmp_path / "work")
     for label in LABELS:
         verifier.verify(builder.build(make_cell(label=label)))
-    assert calls == ["versions", "inspect", "discover", "measure", "measure"]
+    ran = ["measure", "keep", "exercise", "measure"]
+    assert calls == ["versions", "inspect", "discover", *ran]
     again = Verifier(Runtimes(tmp_path / "logs", allowed=()))
     again.verify(builder.build(make_cell()))
-    assert calls[5:] == ["versions", "discover"]  # what a store remembers, any process knows
+    assert calls[7:] == ["versions", "discover"]  # what a store remembers, any process knows
     verifier.close()
     again.close()
 

@@ -37,7 +37,7 @@ from workers.verify.ladder.levels import Demand
 
 pytestmark = pytest.mark.engine
 
-HIGHER = ["loads", "shapes", "parity"]
+HIGHER = ["loads", "shapes", "samples", "parity"]
 RUN = ["shapes", "parity"]
 DOUBLE = 11
 
@@ -68,7 +68,7 @@ def test_sound_models_of_every_precision_pass(
 ) -> None:
     climbed = harness.climb(make(), claim(precision, target))
     assert not climbed.failed, [rung.detail for rung in climbed.failed]
-    assert [rung.passed for rung in climbed.rungs] == [True] * 5
+    assert [rung.passed for rung in climbed.rungs] == [True] * 6
 
 
 def holding(value: float, kind: Any = np.float32) -> Any:
@@ -127,7 +127,7 @@ def test_external_data_that_are_not_all_there_fail_integrity_alone(
         (model, claim("w8a16", NPU), "labelled w8a16, but has no QuantizeLinear"),
         (model, claim("fp16"), "labelled fp16, but 256 of 256 weight bytes are float32"),
         (lambda: model(WEIGHTS.astype(np.float16)), claim("fp32", rules=rules_from(
-            {"parity": {"fp32": {"cosine": 0.9, "reason": "halves"}}})),
+            {"parity": {"fp32": {"snr": 5.0, "reason": "halves"}}})),
          "labelled fp32, but 128 weight bytes are float16"),
         (lambda: model(WEIGHTS.astype(np.float16)), claim("w8"), "but no weight is int8"),
         (lambda: qdq(128, 2**-4, np.uint8), claim("w8a16", NPU), "its activations are 1 uint8"),
@@ -136,7 +136,7 @@ def test_external_data_that_are_not_all_there_fail_integrity_alone(
         (lambda: model(WEIGHTS.astype(np.float16)), claim("w4"), "but no weight has 4 bits"),
         (qdq, claim("w4"), "labelled w4 (only weights), but its activations are quantized too"),
         (qdq, claim("fp32", rules=rules_from(
-            {"parity": {"fp32": {"cosine": 0.9, "reason": "coarse"}}})),
+            {"parity": {"fp32": {"snr": 5.0, "reason": "coarse"}}})),
          "labelled fp32, but contains 2 quantized tensors"),
         (qdq, claim("w8a16", VITIS), "has QDQ nodes, which vitisai_npu must not get"),
         (qdq, claim("w8a16", replace(NPU, qdq=False, why="it hangs")), "must not get: it hangs"),
@@ -186,10 +186,10 @@ def test_shapes_alone(
     ("make", "held", "text"),
     [
         (lambda: model(WEIGHTS[::-1].copy()), claim(), "model.onnx y on CPUExecutionProvider"),
-        (lambda: model(WEIGHTS * 2), claim(), "relative error 1 against the export"),
+        (lambda: model(WEIGHTS * 2), claim(), "signal-to-noise ratio -2.6 dB against the export"),
         (lambda: then("Log"), claim(), "it holds NaN or infinity"),
-        (lambda: shift(qdq(), "scale", np.float32(2**-11)), claim("w8a16", NPU), "scale wrong?"),
-        (lambda: shift(qdq(), "zero2", np.uint16(1 << 14)), claim("w8a16", NPU), "cosine"),
+        (lambda: shift(qdq(), "scale", np.float32(2**-11)), claim("w8a16", NPU), "ratio -2.6 dB"),
+        (lambda: shift(qdq(), "zero2", np.uint16(1 << 14)), claim("w8a16", NPU), "signal-to-noise"),
     ],
 )  # fmt: skip
 def test_parity_alone(
@@ -235,8 +235,8 @@ def test_a_waiver_lets_a_rung_fail_and_shows(harness: VerificationHarness) -> No
     climbed = harness.climb(model(WEIGHTS * 2), claim(rules=rules))
     assert not climbed.failed
     record = climbed.to_json()
-    assert record["verification"][4]["waived"] == "two outputs nobody reads"
-    assert "waived: two outputs" in record["verification"][4]["detail"]
+    assert record["verification"][5]["waived"] == "two outputs nobody reads"
+    assert "waived: two outputs" in record["verification"][5]["detail"]
     assert Demand.parse("parity").lacks(record) == ""
 
 
@@ -259,12 +259,12 @@ def test_a_threshold_of_the_catalog_is_the_limit_and_its_reason_shows(
     noise = np.random.default_rng(6).standard_normal((8, 8)).astype(np.float32)
     noisy = model(WEIGHTS + np.float32(0.05) * noise)
     assert failed(harness.climb(noisy, claim())) == ["parity"]
-    loose = {"parity": {"fp32": {"cosine": 0.98, "max_abs": None, "reason": "noise on purpose"}}}
+    loose = {"parity": {"fp32": {"snr": 15.0, "agreement": 0.5, "reason": "noise on purpose"}}}
     climbed = harness.climb(noisy, claim(rules=rules_from(loose)))
     assert not climbed.failed
-    assert climbed.rungs[4].evidence["limits"]["reason"] == "noise on purpose"
-    assert "the catalog asks 0.98: noise on purpose" in told(climbed, "parity")
-    strict = {"parity": {"fp32": {"cosine": 0.98, "max_abs": 1e-6, "reason": "used as an index"}}}
+    assert climbed.rungs[5].evidence["limits"]["reason"] == "noise on purpose"
+    assert "the catalog asks 15 dB: noise on purpose" in told(climbed, "parity")
+    strict = {"parity": {"fp32": {"snr": 15.0, "max_abs": 1e-6, "reason": "used as an index"}}}
     climbed = harness.climb(noisy, claim(rules=rules_from(strict)))
     assert failed(climbed) == ["parity"]
     assert "a value is off by" in told(climbed, "parity")
@@ -273,8 +273,12 @@ def test_a_threshold_of_the_catalog_is_the_limit_and_its_reason_shows(
 def test_without_an_export_parity_cannot_be_told(harness: VerificationHarness) -> None:
     subject = replace(harness.subject(harness.place(model()), claim()), export=None)
     climbed = harness.verifier.climb(subject)
-    assert [rung.passed for rung in climbed.rungs] == [True, True, True, None, None]
-    assert [rung.name for rung in climbed.failed] == not_run(climbed) == ["shapes", "parity"]
+    assert [rung.passed for rung in climbed.rungs] == [True, True, True, None, None, None]
+    assert (
+        [rung.name for rung in climbed.failed]
+        == not_run(climbed)
+        == ["shapes", "samples", "parity"]
+    )
     assert "--export" in told(climbed, "parity")
 
 
@@ -286,5 +290,5 @@ def test_an_export_that_does_not_run_is_not_the_packages_fault(
         harness.subject(harness.place(model()), claim(), export=broken)
     )
     assert failed(climbed) == []
-    assert not_run(climbed) == ["shapes", "parity"]
+    assert not_run(climbed) == ["shapes", "samples", "parity"]
     assert told(climbed, "parity").startswith("not run: because the export: ")

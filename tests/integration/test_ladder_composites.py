@@ -28,6 +28,7 @@ from tests.verification.packages import (
 )
 from workers import composition
 from workers.composition import Join, compose, plain
+from workers.numerics.compare import MOST_DB
 from workers.runtimes.pool import Runtimes
 from workers.verify.subject import Subject
 
@@ -87,27 +88,29 @@ def pair(harness: VerificationHarness, **changed: Any) -> Subject:
 def test_every_component_and_the_whole_are_compared(harness: VerificationHarness) -> None:
     climbed = harness.verifier.climb(pair(harness))
     assert not climbed.failed
-    rows = climbed.rungs[4].evidence[CPU]
-    assert {name: one["cosine"] for name, one in rows.items()} == {
-        "encoder/model.onnx last_hidden_state": 1.0,
-        "decoder/model.onnx y": 1.0,
-        "decoder/model.onnx end to end y": 1.0,
+    rows = climbed.rungs[5].evidence[CPU]
+    assert {name: one["snr"] for name, one in rows.items()} == {
+        "encoder/model.onnx last_hidden_state": MOST_DB,
+        "decoder/model.onnx y": MOST_DB,
+        "decoder/model.onnx end to end y": MOST_DB,
     }
 
 
 def test_what_only_the_whole_shows_fails_parity(harness: VerificationHarness) -> None:
     climbed = harness.verifier.climb(pair(harness, decoder=limited(-1, 1)))
     assert failed(climbed) == ["parity"]
-    rows = climbed.rungs[4].evidence[CPU]
-    assert rows["decoder/model.onnx y"]["cosine"] == 1.0
-    assert f"decoder/model.onnx end to end y on {CPU}: cosine 0." in told(climbed, "parity")
+    rows = climbed.rungs[5].evidence[CPU]
+    assert rows["decoder/model.onnx y"]["snr"] == MOST_DB
+    assert f"decoder/model.onnx end to end y on {CPU}: signal-to-noise" in told(climbed, "parity")
     assert "decoder/model.onnx y on" not in told(climbed, "parity")
 
 
 def test_the_damaged_component_is_named(harness: VerificationHarness) -> None:
     climbed = harness.verifier.climb(pair(harness, encoder=encoder(WEIGHTS[::-1].copy())))
     assert failed(climbed) == ["parity"]
-    assert f"encoder/model.onnx last_hidden_state on {CPU}: cosine" in told(climbed, "parity")
+    assert f"encoder/model.onnx last_hidden_state on {CPU}: signal-to-noise" in told(
+        climbed, "parity"
+    )
     assert f"decoder/model.onnx y on {CPU}" not in told(climbed, "parity")
 
 
@@ -118,22 +121,22 @@ def test_an_encoder_whose_output_nobody_takes_is_a_matter_of_shapes(
     assert failed(climbed) == ["shapes"]
     assert not_run(climbed) == ["parity"]
     assert "the outputs are hidden; the export's are last_hidden_state" in told(climbed, "shapes")
-    rows = climbed.rungs[4].evidence[CPU]
+    rows = climbed.rungs[5].evidence[CPU]
     assert rows["decoder/model.onnx end to end"] == {
         "absent": "what the earlier components give does not fit"
     }
 
 
 def tower(angle: float) -> Any:
-    """An embedding [cos, sin] of this angle, whatever the input: rows are all positive."""
+    """An embedding [cos, sin] of this angle, whatever the input."""
     weights = np.zeros((8, 8), np.float32)
     weights[:, 0], weights[:, 1] = np.cos(angle), np.sin(angle)
     return model(weights)
 
 
 def towers(harness: VerificationHarness, text: float, vision: float) -> Subject:
-    rules = rules_from({"parity": {"fp32": {"cosine": 0.9, "reason": "as w8a8"}}})
-    inputs = {name: {"x": np.abs(values(seed)) + 1} for seed, name in enumerate(("text", "vision"))}
+    rules = rules_from({"parity": {"fp32": {"snr": 3.0, "agreement": 0.0, "reason": "as w8a8"}}})
+    inputs = {name: {"x": values(seed)} for seed, name in enumerate(("text", "vision"))}
     package = harness.place(text=tower(text), vision=tower(vision))
     join = Join("logits", ("text/y", "vision/y"), 10.0, -1.0)
     sides = {"text": (["x"], ["y"]), "vision": (["x"], ["y"])}
@@ -145,15 +148,15 @@ def towers(harness: VerificationHarness, text: float, vision: float) -> Subject:
 def test_two_towers_are_joined_to_their_logits(harness: VerificationHarness) -> None:
     climbed = harness.verifier.climb(towers(harness, 0, np.radians(90)))
     assert not climbed.failed
-    assert climbed.rungs[4].evidence[CPU]["end to end logits"]["cosine"] == 1.0
+    assert climbed.rungs[5].evidence[CPU]["end to end logits"]["snr"] > 100
 
 
 def test_towers_that_lean_towards_each_other_fail_parity(harness: VerificationHarness) -> None:
     """Each is within its limit; together they find text and image far more alike than they are."""
     climbed = harness.verifier.climb(towers(harness, np.radians(20), np.radians(70)))
     assert failed(climbed) == ["parity"]
-    rows = climbed.rungs[4].evidence[CPU]
-    assert {name for name, one in rows.items() if one["cosine"] > 0.9 and one["error"] < 0.4} == {
+    rows = climbed.rungs[5].evidence[CPU]
+    assert {name for name, one in rows.items() if one["snr"] > 3} == {
         "text/model.onnx y",
         "vision/model.onnx y",
     }
@@ -194,10 +197,10 @@ def test_links_are_followed_through_every_component(harness: VerificationHarness
         composition.write(compose(ports, "model.onnx"), package)
         subject = harness.subject(package, claim(), export=harness.place(**sound), inputs=inputs)
         assert subject.models == [f"{name}/model.onnx" for name in ("encoder", "decoder", "head")]
-        rows = harness.verifier.climb(subject).rungs[4].evidence[CPU]
-        off = [name.partition("/")[0] for name, one in rows.items() if one["cosine"] < 0.99]
+        rows = harness.verifier.climb(subject).rungs[5].evidence[CPU]
+        off = [name.partition("/")[0] for name, one in rows.items() if one["snr"] < 50]
         assert off == wrong
-        assert all(" end to end " in name for name in rows if rows[name]["cosine"] < 0.99)
+        assert all(" end to end " in name for name in rows if rows[name]["snr"] < 50)
         assert "head/model.onnx end to end z" in rows
 
 
@@ -230,7 +233,7 @@ def test_without_a_record_every_component_stands_alone(harness: VerificationHarn
     (subject.folder / composition.FILE).unlink()
     climbed = harness.verifier.climb(replace(subject, files=entries(subject.folder)))
     assert not climbed.failed
-    assert set(climbed.rungs[4].evidence[CPU]) == {
+    assert set(climbed.rungs[5].evidence[CPU]) == {
         "encoder/model.onnx last_hidden_state",
         "decoder/model.onnx y",
     }

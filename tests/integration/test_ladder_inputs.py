@@ -23,7 +23,6 @@ from tests.verification.packages import (
     model,
     not_run,
     part,
-    place_samples,
     then,
     told,
     values,
@@ -72,35 +71,64 @@ def given(harness: VerificationHarness, name: str, **arrays: Any) -> str:
     return str(path)
 
 
-def test_inputs_of_the_catalog_are_run_too_and_count(harness: VerificationHarness) -> None:
-    rules = rules_from({"inputs": given(harness, "more.npz", x=values(3, sets=2))})
+def test_the_verdict_counts_every_sample(harness: VerificationHarness) -> None:
     plain = harness.verifier.climb(
         harness.subject(harness.place(damaged()), claim(), inputs=seeded())
     )
-    assert not plain.failed
-    assert plain.observed.runs[0].models["model.onnx"]["sets"] == 3
-    held = claim(rules=rules)
-    sound = harness.verifier.climb(harness.subject(harness.place(model()), held, inputs=seeded()))
-    assert not sound.failed
-    assert sound.observed.runs[0].models["model.onnx"]["sets"] == 5
-    found = harness.verifier.climb(harness.subject(harness.place(damaged()), held, inputs=seeded()))
+    assert not plain.failed, "a sample that shows the damage is missing"
+    assert plain.observed.runs[0].models["model.onnx"]["sets"] == 4
+    more = np.concatenate([seeded()[""]["x"], values(3, sets=1)])
+    found = harness.verifier.climb(
+        harness.subject(harness.place(damaged()), claim(), inputs={"": {"x": more}})
+    )
     assert failed(found) == ["parity"]
 
 
-def test_inputs_of_the_catalog_may_be_lines_of_json(harness: VerificationHarness) -> None:
-    path = harness.root / "more.jsonl"
-    path.write_text('{"x": [[1,2,3,4,5,6,7,8],[1,1,1,1,1,1,1,1]]}\n', "utf-8")
-    climbed = harness.climb(model(), claim(rules=rules_from({"inputs": str(path)})))
-    assert not climbed.failed
-    assert climbed.observed.runs[0].models["model.onnx"]["sets"] == 4
-
-
-def test_inputs_that_do_not_fit_are_told_and_blamed_on_nobody(harness: VerificationHarness) -> None:
-    wrong = given(harness, "wrong.npz", x=np.ones((1, 2, 9), np.float32))
-    climbed = harness.climb(model(), claim(rules=rules_from({"inputs": wrong})))
+def test_samples_that_do_not_fit_are_told_and_blamed_on_nobody(
+    harness: VerificationHarness,
+) -> None:
+    wrong = {"": {"x": np.ones((3, 2, 9), np.float32)}}
+    climbed = harness.verifier.climb(harness.subject(harness.place(model()), claim(), inputs=wrong))
     assert failed(climbed) == []
-    assert not_run(climbed) == ["loads", "shapes", "parity"]
-    assert "set 4 of the input values has the shape [2, 9] for input x" in told(climbed, "loads")
+    assert not_run(climbed) == ["loads", "shapes", "samples", "parity"]
+    assert "set 1 of the input values has the shape [2, 9] for input x" in told(climbed, "loads")
+
+
+def test_samples_that_do_not_exercise_the_model_fail(harness: VerificationHarness) -> None:
+    equal = np.repeat(values(sets=1), 4, axis=0)
+    climbed = harness.verifier.climb(
+        harness.subject(harness.place(model()), claim(), inputs={"": {"x": equal}})
+    )
+    assert failed(climbed) == ["samples"]
+    said = told(climbed, "samples")
+    assert "no output varies between the samples by more than 0 of its size" in said
+    assert "dataset = ..." in said
+
+
+def test_a_classifier_that_sees_one_class_fails(harness: VerificationHarness) -> None:
+    held = claim(task="image-classification")
+    weights = np.full((8, 8), 0.01, np.float32)
+    weights[:, 3] = 1
+    one = model(weights, output="logits")
+    positive = {"": {"x": np.abs(values())}}
+    climbed = harness.verifier.climb(
+        harness.subject(harness.place(one), held, export=harness.place(one), inputs=positive)
+    )
+    assert failed(climbed) == ["samples"]
+    assert "output logits is one class in all 8 decisions" in told(climbed, "samples")
+    sound = harness.place(model(output="logits"))
+    mixed = harness.subject(sound, held, export=harness.place(model(output="logits")))
+    assert not harness.verifier.climb(mixed).failed
+
+
+def test_samples_that_take_less_than_calibration_saw_fail(harness: VerificationHarness) -> None:
+    ports = {"x": {"dtype": "float32", "shape": [2, 8], "range": [-30.0, 30.0]}}
+    stage = {"stage": "inputs", "component": "", "facts": {"inputs": {".": ports}}}
+    climbed = harness.verifier.climb(
+        harness.subject(harness.place(model()), claim(), manifest={"stages": [stage]})
+    )
+    assert failed(climbed) == ["samples"]
+    assert "in the judged samples, -30 to 30 in calibration" in told(climbed, "samples")
 
 
 def dataset(harness: VerificationHarness, *, labels: bool) -> str:
@@ -132,7 +160,7 @@ def test_a_sound_model_has_the_metric_of_its_source(
 ) -> None:
     climbed = judged(harness, model(), metric)
     assert not climbed.failed
-    row = climbed.rungs[5].evidence["models"]["model.onnx"]
+    row = climbed.rungs[6].evidence["models"]["model.onnx"]
     assert row[metric] == row["source"]
     assert row["samples"] == 120
     assert (0.85 < row["source"] < 1) if metric == "accuracy" else row["source"] == 1
@@ -221,16 +249,12 @@ def test_equal_artifacts_are_run_once_on_a_runtime_and_again_when_anything_diffe
     for target in (MLAS, NPU, replace(MLAS, label="dml_gpu", provider="DmlExecutionProvider")):
         assert climb(claim(target=target)) == (0, 0)
     assert climb(claim("fp32", rules=rules_from({"waive": {"task": "a rule"}}))) == (0, 0)
-    # Other inputs, and inputs of the catalog.
-    other = harness.folder("inputs")
-    place_samples(other, {"x": values(9)})
-    assert climb(inputs=part(other)) == (0, 2)
-    more = {"inputs": given(harness, "more.npz", x=values(3))}
-    assert climb(claim(rules=rules_from(more))) == (0, 2)
-    given(harness, "more.npz", x=values(4))
-    assert climb(claim(rules=rules_from(more))) == (0, 2)
-    # Another export of the same package.
-    assert climb(export=part(harness.place(then("Identity")))) == (0, 2)
+    # Another limit: what is a tie depends on it. The store has the outputs of the export.
+    limit = {"parity": {"fp32": {"snr": 50.0, "agreement": 1.0, "reason": "coarse"}}}
+    assert climb(claim(rules=rules_from(limit))) == (0, 1)
+    # Another export of the same package: one with the same outputs, and one with others.
+    assert climb(export=part(harness.place(then("Identity")))) == (0, 1)
+    assert climb(export=part(harness.place(model(WEIGHTS * 1.0001)))) == (0, 2)
     # Another version of the runtime.
     newer = replace(harness.runtimes.cpu(), version="onnxruntime 99")
     monkeypatch.setattr(Runtimes, "cpu", lambda _self: newer)

@@ -80,7 +80,7 @@ def test_a_runtime_in_another_interpreter_is_the_one_that_runs(
     assert (cpu["provider"], cpu["own"]) == ("CPUExecutionProvider", False)
     assert (own["version"], own["ran"], own["taken"]) == ("openvino 9999.1", True, [1, 1])
     assert own["detail"].endswith(f"a stand-in from {vendor.folder}")
-    assert climbed.rungs[4].evidence[NAME]["model.onnx y"]["cosine"] == 1.0
+    assert climbed.rungs[5].evidence[NAME]["model.onnx y"]["snr"] == 150.0
     assert Demand.parse("parity@ep").lacks(climbed.to_json()) == ""
 
 

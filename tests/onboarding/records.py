@@ -34,7 +34,7 @@ COMPARED = {"samples": 8, "kind": "synthetic", "snr": ">= 47"}
 MANIFEST = {"stages": [{"stage": "export", "facts": {"compared": COMPARED}}]}
 RUNGS = tuple(
     Rung(name, True, "so", {"models": {"model.onnx": {"bytes": {"float": 4}}}})
-    for name in ("integrity", "policy", "loads", "shapes", "parity", "task")
+    for name in ("integrity", "policy", "loads", "shapes", "samples", "parity", "task")
 )
 MODEL = b"onnx"
 TREE = tree_digest([FileEntry("model.onnx", len(MODEL), hashlib.sha256(MODEL).hexdigest())])

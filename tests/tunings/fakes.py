@@ -35,7 +35,10 @@ BASE = 17
 """The opset of the baseline."""
 PROTOCOL = Protocol(warmup=1, iterations=40, sessions=3)
 HELD = (
-    *(Rung(name, True, "") for name in ("integrity", "policy", "loads", "shapes", "parity")),
+    *(
+        Rung(name, True, "")
+        for name in ("integrity", "policy", "loads", "shapes", "samples", "parity")
+    ),
     Rung("task", None, "not run: because the catalog gives no dataset and metric"),
 )
 ENTRY = '[[model]]\nid = "a/b"\ntask = "fill-mask"\nrandom = { architecture = "bert" }\n'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from machine.files import hash_file
-from matrix.digest import FileEntry, files_digest
+from matrix.digest import SAMPLES, FileEntry, files_digest
 from matrix.model import Target
 from workers.host.watch import Watching
 from workers.runtimes.pool import Runtimes
@@ -204,9 +205,10 @@ class VerificationHarness:
         fed = self.folder("inputs")
         for name, arrays in (inputs or {"": {"x": values()}}).items():
             place_samples(fed / name, arrays)
+            (folder / SAMPLES).mkdir(exist_ok=True)
+            shutil.copytree(fed / name / "judge", folder / SAMPLES / name, dirs_exist_ok=True)
         return Subject(
-            held, folder, entries(folder), self.store, manifest or {},
-            part(exported), part(fed),
+            held, folder, entries(folder), self.store, manifest or {}, part(exported)
         )  # fmt: skip
 
     def climb(

@@ -197,9 +197,12 @@ class Builder:
             seconds=time.monotonic() - began,
             attempt=attempt,
         )
+        if begun and begun.reference:
+            record["reference"] = dict(begun.reference)
         folder = self._scratch.new_folder("package")
         try:
-            placed = package.assemble(self.store, folder, content, record)
+            references = begun.references if begun else ()
+            placed = package.assemble(self.store, folder, content, record, references)
         except BaseException:
             remove_tree(folder)
             raise

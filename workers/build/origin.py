@@ -13,10 +13,20 @@ from typing import Any
 
 from machine.files import read_json, remove
 from machine.waits import WITHOUT_LIMIT, WaitRules
-from matrix.digest import BUILD_RECORD, MANIFEST, RUN_RECORDS, FileEntry, tree_digest, value_digest
+from matrix.digest import (
+    BUILD_RECORD,
+    MANIFEST,
+    RUN_RECORDS,
+    SAMPLES,
+    FileEntry,
+    is_reference,
+    tree_digest,
+    value_digest,
+)
 from matrix.model import Cell
 from matrix.status import FailureClass
 from workers.build.graph import EXPORT, INPUTS, Output, StageResults, outside, within
+from workers.build.judged import JUDGE
 from workers.compile.group import STAGE as COMPILE
 from workers.engine import BuildPlan, StageSpec
 from workers.errors import BuildFailed
@@ -41,6 +51,10 @@ class Begun:
     claim: Claim
     inputs: tuple[FileEntry, ...]
     export: tuple[FileEntry, ...]
+    references: tuple[FileEntry, ...]
+    """The outputs of the reference, beside the samples of the package."""
+    reference: Mapping[str, Any]
+    """What its build record says of it."""
 
 
 def begin(
@@ -72,18 +86,22 @@ def _begun_with(store: Store, cell: Cell, action: Action) -> Begun:
     files = within(action.files, PACKAGE)
     manifest, record = action.facts["manifest"], action.facts["record"]
     embedded = within(files, EXPORT)
-    own = [one for one in files if one.path != MANIFEST and not one.path.startswith(f"{EXPORT}/")]
+    beside = (f"{EXPORT}/", f"{SAMPLES}/")
+    own = [one for one in files if one.path != MANIFEST and not one.path.startswith(beside)]
+    references = tuple(one for one in files if is_reference(one.path))
     try:
         if manifest["kind"] != "cell" or manifest.get("profile"):
             raise _unfit(cell, "it is not a portable package")
         claim = Claim.from_records(manifest, record, cell.target)
         export = within(action.files, EXPORT) or files_of_stage(store, manifest, EXPORT)
         return Begun(
-            results=_results(cell, manifest, tuple(own), embedded),
+            results=_results(cell, manifest, tuple(own), embedded, _samples(files)),
             self_contained=bool(embedded),
             claim=replace(claim, cell=cell.id, profile=cell.profile),
             inputs=files_of_stage(store, manifest, INPUTS),
             export=embedded or export,
+            references=references,
+            reference=record.get("reference", {}),
         )
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise _unfit(cell, f"its {MANIFEST} cannot be read: {error!r}") from error
@@ -94,6 +112,7 @@ def _results(
     manifest: Mapping[str, Any],
     files: tuple[FileEntry, ...],
     embedded: tuple[FileEntry, ...],
+    samples: tuple[FileEntry, ...],
 ) -> StageResults:
     components = tuple(str(name) for name in manifest["components"])
     last = [one["stage"] for one in manifest["stages"] if one["stage"] not in {INPUTS, COMPILE}][-1]
@@ -105,6 +124,8 @@ def _results(
     outputs = {last: Output(by_component or {"": _action(files)})}
     if last != EXPORT and (embedded or others):
         outputs = {EXPORT: Output({"": _action(embedded or others)}), **outputs}
+    if samples:
+        outputs = {INPUTS: Output({"": _action(samples)}), **outputs}
     return StageResults(
         engine=manifest["engine"]["name"],
         tools=manifest["engine"]["tools"],
@@ -118,6 +139,16 @@ def _results(
         components=components,
         origin=manifest,
     )
+
+
+def _samples(files: tuple[FileEntry, ...]) -> tuple[FileEntry, ...]:
+    """The samples of a package, named as the stage `inputs` has named them."""
+    found = []
+    for file in within(files, SAMPLES):
+        component, slash, name = file.path.rpartition("/")
+        if not is_reference(f"{SAMPLES}/{file.path}"):
+            found.append(replace(file, path=f"{component}{slash}{JUDGE}/{name}"))
+    return tuple(found)
 
 
 def _action(files: tuple[FileEntry, ...]) -> Action:
@@ -150,7 +181,8 @@ def _take_in(store: Store, cell: Cell, key: str, fetch: Fetch) -> Action:
             remove(package / name)
         for name in (*RUN_RECORDS, MANIFEST):
             remove(folder / EXPORT / name)
-        facts = {"manifest": manifest, "record": {"rules": record.get("rules", {})}}
+        kept = {name: record.get(name, {}) for name in ("rules", "reference")}
+        facts = {"manifest": manifest, "record": kept}
         parts = {"package": cell.origin.tree if cell.origin else ""}
         subject = f"{cell.model.id} {FETCH}"
         return store.ingest(folder, Action(key, parts, (), facts, {}, 0.0, 0, subject))

@@ -17,10 +17,19 @@ from typing import Any
 
 import orjson
 
-from matrix.digest import BUILD_RECORD, MANIFEST, RUN_RECORDS, FileEntry, LocalFile, tree_digest
+from matrix.digest import (
+    BUILD_RECORD,
+    MANIFEST,
+    SAMPLES,
+    FileEntry,
+    LocalFile,
+    is_run_record,
+    tree_digest,
+)
 from matrix.model import Cell, Model
 from matrix.status import FailureClass
-from workers.build.graph import EXPORT, StageResults, StageTask
+from workers.build import judged
+from workers.build.graph import EXPORT, INPUTS, StageResults, StageTask
 from workers.build.request import target_json
 from workers.build.stages import StageRun
 from workers.compile.stage import portable_stage
@@ -55,6 +64,7 @@ def cell_content(cell: Cell, results: StageResults, *, self_contained: bool) -> 
     if self_contained and EXPORT in results.outputs:
         exported = results.outputs[EXPORT].files
         files += tuple(replace(file, path=f"{EXPORT}/{file.path}") for file in exported)
+    files += _samples(results, compiled=cell.profile is not None)
     policy = asdict(cell.policy)
     del policy["default"], policy["notices"]
     subject: Json = {
@@ -65,6 +75,7 @@ def cell_content(cell: Cell, results: StageResults, *, self_contained: bool) -> 
         "policy": policy,
         "notices": [*cell.policy.notices, *results.plan.notices],
         "export": {"tree": _export_tree(cell.model, results)},
+        "samples": {"trained": cell.model.trained, "accepted": dict(cell.model.samples)},
     }
     if results.members:
         subject |= {
@@ -85,6 +96,23 @@ def cell_content(cell: Cell, results: StageResults, *, self_contained: bool) -> 
     if results.origin is not None:
         subject["export"] = results.origin["export"]
     return _seal(subject, results, files)
+
+
+def _samples(results: StageResults, *, compiled: bool) -> tuple[FileEntry, ...]:
+    """The judged samples: of a compiled cell, those of the portable packages that it holds."""
+    if results.members:
+        members = (
+            (name, _samples(of, compiled=False)) for name, (_, of) in results.members.items()
+        )
+        return tuple(
+            replace(file, path=f"{SAMPLES}/{name}/{file.path.removeprefix(f'{SAMPLES}/')}")
+            for name, files in members
+            for file in files
+        )
+    if compiled:
+        results = results.up_to(portable_stage(results.plan).name)
+    size = sum(file.size for file in results.package)
+    return judged.packaged(results.files_of(INPUTS), size)
 
 
 def _member(name: str, cell: Cell, results: StageResults, *, self_contained: bool) -> Json:
@@ -131,9 +159,9 @@ def _model(model: Model) -> Json:
 
 
 def _seal(subject: Json, results: StageResults, files: Sequence[FileEntry]) -> PackageContent:
-    for reserved in sorted({MANIFEST, *RUN_RECORDS}):
-        if any(file.path == reserved for file in files):
-            text = f"a stage made a file {reserved}, which is ours"
+    for path in sorted(file.path for file in files):
+        if path == MANIFEST or is_run_record(path):
+            text = f"a stage made a file {path}, which is ours"
             raise BuildFailed(FailureClass.UNKNOWN, "package", text)
     before = results.origin["stages"] if results.origin else ()
     used = {name for task, _action in results.tasks for name in task.spec.tools}
@@ -203,11 +231,20 @@ def build_record(
     }
 
 
-def assemble(store: Store, folder: Path, content: PackageContent, record: Json) -> list[LocalFile]:
-    """Link the files of a package into its folder, add the records. Raises `CorruptBlob`."""
-    store.materialize(content.files, folder)
+def assemble(
+    store: Store,
+    folder: Path,
+    content: PackageContent,
+    record: Json,
+    references: Sequence[FileEntry] = (),
+) -> list[LocalFile]:
+    """Link the files of a package into its folder, add the records. Raises `CorruptBlob`.
+
+    `references`: outputs of the reference that come with the package it is made of."""
+    files = (*content.files, *references)
+    store.materialize(files, folder)
     return [
-        *(LocalFile(file, folder / file.path) for file in content.files),
+        *(LocalFile(file, folder / file.path) for file in files),
         write_record(folder, MANIFEST, content.data),
         write_record(folder, BUILD_RECORD, compact_bytes(record)),
     ]

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from matrix.verification import Threshold
+from matrix.verification import Limit
 from workers.host.watch import Watching
+from workers.numerics.compare import fault
 from workers.runtimes.pool import Runtimes
 from workers.runtimes.runtime import Runtime
-from workers.verify.ladder.parity import too_far
 
-SAME = Threshold(cosine=0.9999)
+SAME = Limit(snr=37.0)
 """Compiling changes numbers only through the order of operations."""
 SETS = 3
 SHARED = "this emulator cannot open a context that holds several graphs"
@@ -71,7 +71,7 @@ def check_compiled(
 
 def _request(file: Path, **more: Path) -> dict[str, Any]:
     files = {key: str(one) for key, one in more.items()}
-    return {"file": str(file.absolute()), "sets": SETS, **files}
+    return {"file": str(file.absolute()), "sets": SETS, "limit": asdict(SAME), **files}
 
 
 def _opening(told: Mapping[str, Any]) -> Opening | None:
@@ -85,5 +85,5 @@ def _differences(told: Mapping[str, Any], found: Mapping[str, Any]) -> Iterator[
         if told[side] != found[side]:
             yield f"its {side} are not those of the portable model"
     for name, one in found["parity"].items():
-        if text := one.get("absent") or too_far(one, SAME, "the portable model"):
+        if text := one.get("absent") or fault(one, SAME, "the portable model"):
             yield f"output {name}: {text}"

@@ -15,7 +15,7 @@ from typing import Any
 
 from matrix.verification import Limit
 from workers.numerics.decisions import BOXES, ORDER, agreement, axis_of, kind_of
-from workers.numerics.kept import Kept, keep
+from workers.numerics.kept import MOST, Kept, Shapes, counted, keep
 
 Outputs = Mapping[str, Any]
 Row = dict[str, Any]
@@ -59,13 +59,51 @@ def compare(
     return rows
 
 
-def fault(row: Row, limit: Limit, reference: str = "the export") -> str:
+def referred(
+    outputs: Outputs,
+    sample: Outputs,
+    inputs: Shapes,
+    declared: Shapes,
+    *,
+    task: str = "",
+    most: float | None = None,
+) -> dict[str, Kept]:
+    """A reference for one sample: its outputs without what masks of the sample hide, and of large
+    ones a selection. `most`: bytes of all together, the smallest output first."""
+    tensors = {name: one for name, one in outputs.items() if hasattr(one, "dtype")}
+    shown, shapes = counted(sample, inputs, tensors, declared), _floats(tensors)
+    found: dict[str, Kept] = {}
+    left = most
+    for place, (name, one) in enumerate(sorted(tensors.items(), key=lambda item: item[1].nbytes)):
+        share = MOST if left is None else int(left / (len(tensors) - place))
+        axis = axis_of(kind_of(task, name, shapes) if name in shapes else "")
+        found[name] = keep(one, shown.get(name), name=name, most=share, axis=axis)
+        left = left if left is None else max(left - found[name].values.nbytes, 0)
+    return {name: found[name] for name in tensors}
+
+
+def exercise(wanted: Sequence[Outputs], limit: Limit, task: str = "") -> dict[str, Row]:
+    """How far a reference varies, as rows of `compare` have it: `varies`, `fixed`, and `classes`
+    with `decisions` and `ties` where the task decides."""
+    told = ("varies", "fixed", "decisions", "ties", "classes")
+    rows: dict[str, Row] = {}
+    shapes = _floats(wanted[0]) if wanted else {}
+    for name in shapes:
+        kind = kind_of(task, name, shapes)
+        kept = [one[name] for one in wanted]
+        row = _figures([(one.values, one) for one in kept], limit, kind, ())
+        rows[name] = {key: row[key] for key in told if key in row}
+    return rows
+
+
+def fault(row: Outputs, limit: Limit, reference: str = "the export") -> str:
     """Why an output is not as close to the reference as the limit asks; empty: it is."""
     if "problem" in row:
         return str(row["problem"])
     if "snr" in row and row["snr"] < limit.snr:
-        what = "by value, " if row.get("fixed") else ""
-        return f"{what}{row['snr']:g} dB above its error against {reference} (limit {limit.snr:g})"
+        how = " by value" if row.get("fixed") else ""
+        ratio = f"signal-to-noise ratio{how} {row['snr']:g} dB"
+        return f"{ratio} against {reference} (limit {limit.snr:g})"
     if row.get("agreement", 1.0) < limit.agreement:
         of = f" of {row['decisions']} decisions" if "decisions" in row else " of the values"
         return f"{row['agreement']:.1%}{of} agree with {reference} (limit {limit.agreement:.1%})"

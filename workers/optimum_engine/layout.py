@@ -6,7 +6,6 @@ of target and EP, an unused option) must not become parameters.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -170,9 +169,6 @@ def _quantize(policy: Mapping[str, Any], last: str, task: str) -> StageSpec | No
 def _parity(policy: Mapping[str, Any], task: str) -> dict[str, Any]:
     """What decides whether an attempt is good enough: the limits, and the task's decisions."""
     usual, given = Limit.usual(policy["precision"]), dict(policy.get("parity") or {})
-    cosine = given.pop("cosine", None)
-    if cosine is not None and cosine < 1:  # of values around zero
-        given["snr"] = round(-10 * math.log10(2 * (1 - cosine)), 1)
     kept = {"snr": usual.snr, "agreement": usual.agreement, "floor": usual.floor, "task": task}
     return {**kept, **given}
 

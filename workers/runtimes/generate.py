@@ -12,16 +12,19 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from matrix.verification import Limit
 from workers import generation
 from workers.composition import Composition
 from workers.generation import Graph
 from workers.host.codec import from_json
-from workers.runtimes import values
+from workers.numerics.compare import compare
+from workers.numerics.kept import from_arrays, keep, to_arrays
+from workers.runtimes import reference, values
 from workers.runtimes.session import Session, give_back
-from workers.runtimes.values import compare
 
 Answer = dict[str, Any]
 LOGITS = "logits"
+_TOKENS, _MARGINS = "#tokens", "#margins"
 
 
 class _Opener:
@@ -62,11 +65,41 @@ def answer(opening: Callable[[str], Session], args: Mapping[str, Any]) -> Answer
         found["tokens"] = [generation.greedy(0, one) for one in logits]
         found["wanted"] = wanted
         if args.get("save"):
-            np.savez(args["save"], logits=logits)
+            _keep(Path(args["save"]), logits, int(args["most"]))
         if args.get("reference"):
-            theirs = generation.read(Path(args["reference"]))[LOGITS]
-            found["parity"] = compare([{LOGITS: logits}], [{LOGITS: theirs}])
+            found |= _compared(Path(args["reference"]), logits, Limit(**args["limit"]))
     return found
+
+
+def _keep(file: Path, logits: Any, most: int) -> None:
+    """Of all steps the token and its margin before the second one, in deviations of the logits; of
+    the logits as many steps as fit."""
+    import numpy as np
+
+    best = np.sort(np.partition(logits, -2, axis=1)[:, -2:], axis=1)
+    scale = max(float((logits - logits.mean(axis=0)).std()), 1e-12)
+    kept = to_arrays(LOGITS, keep(logits, name=LOGITS, most=most))
+    told = {_TOKENS: logits.argmax(axis=1), _MARGINS: (best[:, 1] - best[:, 0]) / scale}
+    reference.write(file, {**kept, **told})
+
+
+def _compared(file: Path, logits: Any, limit: Limit) -> Answer:
+    """The steps are the samples. A token that the reference prefers by less than the tolerance is
+    a tie."""
+    import numpy as np
+
+    kept = reference.arrays(file)
+    row = from_arrays(kept)[LOGITS]
+    ours, theirs = (
+        [{LOGITS: line[None]} for line in lines] for lines in (row.of(logits), row.values)
+    )
+    figures = compare(ours, theirs, limit)[LOGITS]
+    sure = kept[_MARGINS] > 2 * limit.ratio
+    same = np.asarray([generation.greedy(0, one) for one in logits]) == kept[_TOKENS]
+    if sure.any():
+        figures["agreement"] = round(float(same[sure].mean()), 3)
+    figures |= {"decisions": int(sure.sum()), "ties": int((~sure).sum())}
+    return {"parity": {LOGITS: figures}}
 
 
 def _size(dim: int | str | None) -> int | str | None:

@@ -1,7 +1,7 @@
 """The operations of a runtime's host; a model is released before the reply, except in benchmarks.
 
-`measure` opens a model, runs it on every set of inputs and reports ports, nodes per provider, and
-the distance of every output from the reference. It judges nothing. An exception of the runtime is
+`measure` opens a model, runs it on every sample and reports ports, nodes per provider, and how far
+every output is from the reference. It judges nothing. An exception of the runtime is
 part of the answer, with the point where it was raised; the owner handles the loss of the process.
 """
 
@@ -14,14 +14,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from matrix.verification import Limit
 from workers.host.service import environment
-from workers.runtimes import generate, values
+from workers.numerics.compare import compare
+from workers.runtimes import generate, reference, values
 from workers.runtimes.bench import Benches
 from workers.runtimes.compile import compile_models
 from workers.runtimes.session import Session, give_back, resident
 from workers.runtimes.trace import Traces
-from workers.runtimes.values import compare, describe, joined
-from workers.samples import files
+from workers.runtimes.values import describe, joined
 from workers.sources.errors import one_line
 
 Answer = dict[str, Any]
@@ -30,8 +31,8 @@ Answer = dict[str, Any]
 class RuntimeService:
     """A kind of runtime in the host.
 
-    Operations: `discover`, `measure`, `generate`, `trace`, `optimized`, `compile`, `join`, and
-    those of `bench.Benches`.
+    Operations: `discover`, `measure`, `generate`, `trace`, `optimized`, `compile`, `join`,
+    `keep`, `exercise`, and those of `bench.Benches`.
     """
 
     @cached_property
@@ -77,22 +78,23 @@ class RuntimeService:
             give_back()
 
     def _answer(self, op: str, args: dict[str, Any], progress: Callable[[str], None]) -> Any:
-        match op:
-            case "discover":
-                return self.discover()
-            case "measure" | "generate":
-                what = args.get("component") or "the model"
-                progress(f"running {what} on {args['runtime']['provider']}")
-                return self._measure(args) if op == "measure" else self._generate(args)
-            case "trace":
-                return self.traces.call(args, progress)
-            case "optimized":
-                return self._write_optimized(args)
-            case "compile":
-                return compile_models(self.session_options, args, progress)
-            case "join":
-                return _join(args)
-        raise ValueError(f"a runtime has no operation {op!r}")
+        if op in {"measure", "generate"}:
+            what = args.get("component") or "the model"
+            progress(f"running {what} on {args['runtime']['provider']}")
+        answers: dict[str, Callable[[], Any]] = {
+            "discover": self.discover,
+            "measure": lambda: self._measure(args),
+            "generate": lambda: self._generate(args),
+            "trace": lambda: self.traces.call(args, progress),
+            "optimized": lambda: self._write_optimized(args),
+            "compile": lambda: compile_models(self.session_options, args, progress),
+            "join": lambda: _join(args),
+            "keep": lambda: reference.keep_outputs(args),
+            "exercise": lambda: reference.exercised(args),
+        }
+        if op not in answers:
+            raise ValueError(f"a runtime has no operation {op!r}")
+        return answers[op]()
 
     def _generate(self, args: Mapping[str, Any]) -> Answer:
         return generate.answer(lambda file: self.open(file, args["runtime"]), args)
@@ -133,17 +135,31 @@ def _run(session: Session, args: Mapping[str, Any], answer: Answer) -> None:
     answer["sets"] = len(sets)
     answer["seen"] = describe(found)
     if args.get("save"):
-        _save(Path(args["save"]), found)
+        reference.save(Path(args["save"]), found)
     if args.get("reference"):
-        answer["parity"] = compare(found, _load(Path(args["reference"])))
+        answer["parity"] = _compared(found, args["reference"], args)
     if linked := args.get("linked"):
-        _run_linked(session, linked, sets, answer)
+        _run_linked(session, linked, sets, answer, args)
     if task := args.get("task"):
         answer["task"] = _task(session, task, args)
 
 
+def _compared(found: list[Any], files: list[str] | str, args: Mapping[str, Any]) -> Answer:
+    """With the files of a reference, or with all outputs of another model in one file."""
+    wanted: list[Mapping[str, Any]]
+    if isinstance(files, str):
+        wanted = [*reference.load(Path(files))]
+    else:
+        wanted = [reference.read(Path(file)) for file in files[: len(found)]]
+    return compare(found, wanted, Limit(**args["limit"]), task=args.get("agree", ""))
+
+
 def _run_linked(
-    session: Session, linked: Mapping[str, Any], sets: list[values.Feeds], answer: Answer
+    session: Session,
+    linked: Mapping[str, Any],
+    sets: list[values.Feeds],
+    answer: Answer,
+    args: Mapping[str, Any],
 ) -> None:
     """End to end: on the outputs of earlier components of the same package."""
     given = _given(linked["inputs"], sets)
@@ -152,18 +168,17 @@ def _run_linked(
         for one, more in zip(sets, given, strict=False)
     ]
     if ends:
-        _save(Path(linked["save"]), ends)
-    if linked.get("reference") and Path(linked["reference"]).is_file():
-        wanted = _load(Path(linked["reference"]))
+        reference.save(Path(linked["save"]), ends)
+    if files := linked.get("reference"):
         lost = {"": {"absent": "what the earlier components give does not fit"}}
-        answer["end_to_end"] = compare(ends, wanted) if ends else lost
+        answer["end_to_end"] = _compared(ends, files, args) if ends else lost
 
 
 def _given(inputs: Mapping[str, Any], sets: list[values.Feeds]) -> list[values.Feeds]:
     """The linked inputs of every set; empty unless all exist in the shapes of the sets."""
     import numpy as np
 
-    files = {one["file"]: _load(Path(one["file"])) for one in inputs.values()}
+    files = {one["file"]: reference.load(Path(one["file"])) for one in inputs.values()}
     given: list[values.Feeds] = []
     for at, one in enumerate(sets):
         outputs = {
@@ -181,16 +196,11 @@ def _given(inputs: Mapping[str, Any], sets: list[values.Feeds]) -> list[values.F
 
 
 def _sets(session: Session, args: Mapping[str, Any]) -> list[values.Feeds]:
-    """The engine's first sets and all of the catalog's; seeded ones if there are none."""
-    component, count = args.get("component", ""), int(args["sets"])
-    found = [files.sample(Path(path)) for path in args.get("inputs", ())[:count]]
-    if not found:
-        shapes = args.get("shapes", {})
-        found = [values.made(session.inputs, seed, shapes) for seed in range(count)]
-    for path in args.get("extra", ()):
-        given = values.read(Path(path), component, 64)
-        found += [{**found[0], **one} for one in given]
-    return found
+    """The samples; seeded ones if there are none."""
+    if files := args.get("samples"):
+        return [reference.arrays(Path(file)) for file in files]
+    shapes = args.get("shapes", {})
+    return [values.made(session.inputs, seed, shapes) for seed in range(int(args["sets"]))]
 
 
 def _task(session: Session, task: Mapping[str, Any], args: Mapping[str, Any]) -> Answer:
@@ -230,39 +240,21 @@ def _answers(session: Session, rows: list[values.Feeds]) -> Answer:
 
 
 def _join(args: Mapping[str, Any]) -> Answer:
-    """The join of two components' outputs, compared with the export's."""
-    name, results = args["name"], {}
-    for who in ("found", "wanted"):
-        try:
-            left, right = (
-                [one[side["output"]] for one in _load(Path(side["file"]))] for side in args[who]
-            )
-            pairs = list(zip(left, right, strict=False))
-            results[who] = joined(pairs, args["scale"], args["bias"])
-        except (ValueError, KeyError) as error:
-            return {name: {"absent": f"the outputs cannot be joined: {one_line(error)}"}}
-    return compare([{name: results["found"]}], [{name: results["wanted"]}])
-
-
-def _save(path: Path, sets: list[Any]) -> None:
-    import numpy as np
-
-    flat: dict[str, Any] = {
-        f"{at}/{name}": value.astype(str) if value.dtype == object else value  # never a pickle
-        for at, one in enumerate(sets)
-        for name, value in one.items()
-        if isinstance(value, np.ndarray)
-    }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    np.savez(path, **flat)
-
-
-def _load(path: Path) -> list[dict[str, Any]]:
-    import numpy as np
-
-    found: dict[int, dict[str, Any]] = {}
-    with np.load(path, allow_pickle=False) as arrays:
-        for key in arrays.files:
-            at, _, name = key.partition("/")
-            found.setdefault(int(at), {})[name] = arrays[key]
-    return [found[at] for at in sorted(found)]
+    """The join of two components' outputs, compared with that of the reference: every row of the
+    first output is one sample."""
+    name, limit = args["name"], Limit(**args["limit"])
+    try:
+        left, right = (
+            [one[side["output"]] for one in reference.load(Path(side["file"]))]
+            for side in args["found"]
+        )
+        wanted = [
+            [reference.whole(Path(file), side["output"]) for file in side["files"][: len(left)]]
+            for side in args["wanted"]
+        ]
+        pairs = [list(zip(*sides, strict=True)) for sides in ([left, right], wanted)]
+        found, theirs = (joined(one, args["scale"], args["bias"]) for one in pairs)
+    except (ValueError, KeyError) as error:
+        return {name: {"absent": f"the outputs cannot be joined: {one_line(error)}"}}
+    ours, others = ([{name: row[None]} for row in matrix] for matrix in (found, theirs))
+    return compare(ours, others, limit, task=args.get("agree", ""))

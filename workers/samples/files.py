@@ -88,15 +88,19 @@ def facts(divided: Mapping[str, Parts], kind: str, origin: str) -> dict[str, Any
             "parts": {part: len(first[part]) for part in PARTS},
             "digest": digest(every),
         },
-        "inputs": {name or ".": _described(sets[FIT][0]) for name, sets in divided.items()},
+        "inputs": {name or ".": _described(sets[FIT]) for name, sets in divided.items()},
     }
 
 
-def _described(one: Sample) -> dict[str, Any]:
-    return {
-        key: {"dtype": str(array.dtype), "shape": list(array.shape)}
-        for key, array in sorted(one.items())
-    }
+def _described(sets: Sequence[Sample]) -> dict[str, Any]:
+    """Of every input the type, the shape, and which values calibration sees."""
+    found: dict[str, Any] = {}
+    for key, array in sorted(sets[0].items()):
+        found[key] = {"dtype": str(array.dtype), "shape": list(array.shape)}
+        if array.dtype.kind in "fiub" and array.size:
+            low, high = (min(one[key].min() for one in sets), max(one[key].max() for one in sets))
+            found[key]["range"] = [float(low), float(high)]
+    return found
 
 
 def _place(folder: Path, component: str) -> Path:

@@ -10,12 +10,21 @@ from typing import Any
 
 from machine.files import hash_file
 from machine.scratch import Scratch
-from matrix.digest import BUILD_RECORD, MANIFEST, FileEntry, files_digest, tree_digest
+from matrix.digest import (
+    BUILD_RECORD,
+    ENDS,
+    MANIFEST,
+    SAMPLES,
+    FileEntry,
+    files_digest,
+    is_reference,
+    tree_digest,
+)
 from matrix.status import FailureClass
 from workers import composition
 from workers.build.built import Built
 from workers.compile.contexts import leads_out
-from workers.composition import Composition, plain
+from workers.composition import Composition, plain, split
 from workers.errors import BuildFailed
 from workers.store import Store
 from workers.verify.ladder.claim import Claim
@@ -30,13 +39,15 @@ class Part:
 
     tree: str
     place: Place
+    size: int = 0
 
     @classmethod
     def stored(cls, store: Store, files: Sequence[FileEntry]) -> Part | None:
         """A part from files of the store."""
         if not files:
             return None
-        return cls(files_digest(files), lambda dest: store.materialize(files, dest))
+        size = sum(file.size for file in files)
+        return cls(files_digest(files), lambda dest: store.materialize(files, dest), size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +63,12 @@ class Subject:
     inputs: Part | None = None
     portable: Part | None = None
     """Of a compiled cell: the models that were compiled."""
+    reference: Mapping[str, Any] = field(default_factory=dict)
+    """What the build record says of the reference in the package."""
+    named_export: bool = False
+    """A user has named the export: it is compared with, and not the reference in the package."""
+    building: bool = False
+    """The package is being built: what is made for it belongs into its folder."""
     afresh: bool = False
     """Hash the files of the folder, because nothing else has."""
 
@@ -70,6 +87,8 @@ class Subject:
             export=Part.stored(built.store, built.export),
             inputs=Part.stored(built.store, built.inputs),
             portable=Part.stored(built.store, built.portable),
+            reference=built.build_record.get("reference", {}),
+            building=True,
         )
 
     @property
@@ -168,13 +187,54 @@ class Subject:
             return None
         return tuple(name for one in params for name in one.get("blocked_passes", ()))
 
+    def samples(self) -> dict[str, list[str]]:
+        """The samples that it is judged on, by component, in order."""
+        found: dict[str, list[str]] = {}
+        for path in sorted(file.path for file in self.files):
+            if path.startswith(f"{SAMPLES}/") and not is_reference(path):
+                component = path.rpartition("/")[0].removeprefix(SAMPLES).removeprefix("/")
+                found.setdefault(component, []).append(path)
+        return found
+
+    def sample_files(self, component: str) -> list[str]:
+        """Those of a component, where they are."""
+        return [str((self.folder / path).absolute()) for path in self.samples().get(component, ())]
+
+    def sampled(self) -> list[Mapping[str, Any]]:
+        """What the stages that made samples say of them: kind, origin and the size of the parts."""
+        facts = (one.get("facts", {}) for one in self._stages("inputs"))
+        return [one["samples"] for one in facts if "samples" in one]
+
+    def linked(self, component: str, outputs: Path) -> dict[str, Any] | None:
+        """The outputs in a folder that feed a component, end to end; None: nothing feeds it.
+
+        The steps of a loop are fed when the whole generates."""
+        loop = self.composition.loop
+        if loop is not None and component == loop.step:
+            return None
+        inputs = {}
+        for link in self.composition.into(component):
+            giver, output = split(link.output)
+            end = outputs / f"{giver}{ENDS}"
+            file = end if end.is_file() else outputs / f"{giver}.npz"
+            if not file.is_file():
+                return None
+            inputs[split(link.input)[1]] = {"file": str(file), "output": output}
+        return (inputs and {"inputs": inputs, "save": str(outputs / f"{component}{ENDS}")}) or None
+
     def shapes(self) -> dict[str, dict[str, list[int]]]:
         """The shapes of the input values by component, from the manifest."""
+        return {
+            component: {name: port["shape"] for name, port in ports.items()}
+            for component, ports in self.calibrated().items()
+        }
+
+    def calibrated(self) -> dict[str, dict[str, Any]]:
+        """By component and input, what the manifest says of the samples for calibration."""
         found = {}
         for one in self._stages("inputs"):
             for name, ports in one.get("facts", {}).get("inputs", {}).items():
-                component = one.get("component", "") if name == "." else name
-                found[component] = {key: port["shape"] for key, port in ports.items()}
+                found[one.get("component", "") if name == "." else name] = ports
         return found
 
     def _stages(self, name: str) -> list[Mapping[str, Any]]:

@@ -13,9 +13,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from matrix.digest import BUILD_RECORD
+from matrix.digest import BUILD_RECORD, LocalFile
 from matrix.status import FailureClass
 from matrix.verification import RUNGS
+from workers import code
 from workers.build.built import Built
 from workers.build.package import compact_bytes, write_record
 from workers.build.stages import Rung
@@ -26,13 +27,15 @@ from workers.verify.ladder.claim import Claim
 from workers.verify.ladder.levels import DEFAULT_LEVEL, failing, up_to
 from workers.verify.ladder.observed import Observed
 from workers.verify.ladder.rungs import climb, damaged
-from workers.verify.measuring import Measuring, Notes, Reference
+from workers.verify.measuring import Measuring
+from workers.verify.notes import Notes
+from workers.verify.reference import Exported
 from workers.verify.subject import Subject
 
 INSPECTED = "inspected"
 """The kind of note that keeps what inspection found."""
-VERSION = 3
-"""Raised when the inspection changes, so that older notes no longer count."""
+CODE = ("workers.verify.checker",)
+"""A change of this module, or of what it imports, makes earlier notes worthless."""
 STATIC = {"integrity", "policy"}
 """Rungs for which no model has to run."""
 
@@ -72,6 +75,7 @@ class Climbed:
 
     def to_json(self) -> dict[str, Any]:
         """As the build record keeps it."""
+        compared = self.observed.compared
         return {
             "verification": [asdict(rung) for rung in self.rungs],
             "verdict": {"level": self.level, "reached": not self.failed},
@@ -82,6 +86,7 @@ class Climbed:
             ],
             "verifier": dict(self.versions),
             **({"opening": dict(self.observed.opening)} if self.observed.opening else {}),
+            **({"reference": compared.to_json()} if compared else {}),
         }
 
 
@@ -91,7 +96,7 @@ class Verifier:
     def __init__(self, runtimes: Runtimes, level: str = DEFAULT_LEVEL) -> None:
         self.level = level
         self.runtimes = runtimes
-        self._reference = Reference()
+        self._exported = Exported()
         self._versions: dict[str, str] | None = None
 
     def verify(self, built: Built, watching: Watching = UNWATCHED) -> Built:
@@ -105,7 +110,13 @@ class Verifier:
     def climb(self, subject: Subject, watching: Watching = UNWATCHED) -> Climbed:
         """All rungs up to the level, each judged by itself."""
         wanted = up_to(self.level)
-        observed = Observed(files=subject.file_problems(), passes=subject.blocked_passes())
+        observed = Observed(
+            files=subject.file_problems(),
+            passes=subject.blocked_passes(),
+            sampled=subject.sampled(),
+            calibrated=subject.calibrated(),
+            samples=max(map(len, subject.samples().values()), default=0),
+        )
         notes = Notes(subject.store)
         try:
             self._inspect(observed, subject, watching, notes)
@@ -113,7 +124,7 @@ class Verifier:
             if set(wanted) - STATIC and observed.models and not observed.stopped:
                 with_task = "task" in wanted
                 Measuring(
-                    self.runtimes, self._reference, subject, watching, notes, with_task
+                    self.runtimes, self._exported, subject, watching, notes, with_task
                 ).measure(observed)
         except (CorruptBlob, OSError) as error:
             text = f"the export or the input values cannot be read: {error}"
@@ -133,7 +144,7 @@ class Verifier:
 
     def close(self) -> None:
         """End the processes."""
-        self._reference.drop()
+        self._exported.drop()
         self.runtimes.close()
 
     def _inspect(
@@ -142,7 +153,7 @@ class Verifier:
         models = subject.models
         if not models:
             return
-        by = {"tools": self.versions(), "version": VERSION}
+        by = {"tools": self.versions(), "code": code.digest(*CODE)}
         observed.models = notes.find(
             INSPECTED,
             {"content": subject.content, **by},
@@ -172,6 +183,10 @@ class Verifier:
 def with_evidence(built: Built, climbed: Climbed) -> Built:
     """Write the evidence into the build record, which does not count for the package's identity."""
     record = {**built.build_record, **climbed.to_json()}
-    written = write_record(built.folder, BUILD_RECORD, compact_bytes(record))
-    others = tuple(file for file in built.files if file.entry.path != BUILD_RECORD)
-    return replace(built, files=(*others, written), build_record=record, evidence=climbed.rungs)
+    files = {file.entry.path: file for file in built.files}
+    compared = climbed.observed.compared
+    for entry in compared.files if compared and compared.fresh else ():
+        files[entry.path] = LocalFile(entry, built.folder / entry.path)
+    files[BUILD_RECORD] = write_record(built.folder, BUILD_RECORD, compact_bytes(record))
+    all_files = tuple(files.values())
+    return replace(built, files=all_files, build_record=record, evidence=climbed.rungs)

@@ -138,10 +138,10 @@ def test_a_targets_entry_is_laid_over_the_models() -> None:
 
 
 def test_a_quantized_policy_holds_the_catalogs_own_threshold() -> None:
-    asked = {"cosine": 0.93, "max_abs": None, "reason": "two logits near zero"}
+    asked = {"snr": 15.0, "max_abs": None, "reason": "two logits near zero"}
     rules = {"parity": {"w8a16": asked}}
     overrides = Overrides(precision=("w8a16", "w8a8", "fp32"), verify=rules)
     found = policies(overrides, TARGETS.get("qnn_npu"), Flags())
     assert {one.precision: one.parity for one in found} == {
-        "w8a16": {"cosine": 0.93}, "w8a8": {}, "fp32": {}
+        "w8a16": {"snr": 15.0}, "w8a8": {}, "fp32": {}
     }  # fmt: skip

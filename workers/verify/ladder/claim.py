@@ -9,7 +9,7 @@ from typing import Any
 
 from matrix.codec import from_json
 from matrix.model import Cell, Profile, Target
-from matrix.verification import Rules, rules_from, rules_of
+from matrix.verification import Limit, Rules, rules_from, rules_of
 
 IR_OF_OPSET = {13: 7, 14: 7, 15: 8, 16: 8, 17: 8, 18: 8, 19: 9, 20: 9, 21: 10, 22: 10, 23: 11}
 """The IR version released with an opset: a runtime that supports one reads the other."""
@@ -28,6 +28,11 @@ class Claim:
     rules: Rules = field(default_factory=Rules)
     profile: Profile | None = None
     """What a compiled cell was compiled for."""
+    task: str = ""
+    trained: bool = False
+    """Its weights were learnt: real inputs exist for it."""
+    synthetic: str = ""
+    """The reason for which the catalog accepts synthetic samples."""
 
     @classmethod
     def of(cls, cell: Cell) -> Claim:
@@ -42,6 +47,9 @@ class Claim:
             policy.blocked_passes,
             rules_of(cell),
             cell.profile,
+            cell.model.task,
+            cell.model.trained,
+            cell.model.samples.get("reason", ""),
         )
 
     @classmethod
@@ -51,10 +59,14 @@ class Claim:
         """The claim of an existing package."""
         policy = manifest["policy"]
         rules = dict(record.get("rules", {}))
-        given = {"inputs": rules.get("inputs"), "task": rules.get("task", {}).get("dataset")}
-        for name, path in given.items():
-            if path is not None and not Path(path).is_file():
-                del rules[name]  # it exists only on the machine that built the package
+        rules.pop("inputs", None)  # of packages that had no samples of their own
+        rules["parity"] = {
+            name: one for name, one in rules.get("parity", {}).items() if "cosine" not in one
+        }
+        dataset = rules.get("task", {}).get("dataset")
+        if dataset is not None and not Path(dataset).is_file():
+            del rules["task"]  # it exists only on the machine that built the package
+        samples = manifest.get("samples", {})
         return cls(
             str(manifest["cell"]),
             target,
@@ -64,7 +76,15 @@ class Claim:
             tuple(policy["blocked_passes"]),
             rules_from(rules),
             from_json(manifest["profile"], Profile) if manifest.get("profile") else None,
+            str(manifest.get("model", {}).get("task", "")),
+            bool(samples.get("trained")),
+            samples.get("accepted", {}).get("reason", ""),
         )
+
+    @property
+    def limit(self) -> Limit:
+        """What parity requires of every output."""
+        return self.rules.limit(self.precision)
 
     @property
     def newest_ir(self) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 
 from matrix.errors import UsageError
 from matrix.nearest import hint, quote
-from matrix.verification import EP, RUNGS
+from matrix.verification import EP, RUNGS, TAKEN
 from workers.build.stages import Rung
 
 DEFAULT_LEVEL = "parity"
@@ -51,6 +51,8 @@ class Demand:
         rungs = {one["name"]: Rung(**one) for one in record.get("verification", ())}
         for name in up_to(self.level):
             rung = rungs.get(name)
+            if rung is None and name == "samples" and "parity" in rungs:
+                return "it was verified on synthetic samples, before samples were recorded"
             if rung is None:
                 return f"the rung {name} was not judged"
             if not standing(rung):
@@ -63,7 +65,11 @@ class Demand:
         why = "it was not run on the target's own execution provider"
         for one in record.get("runtimes", ()):
             if one.get("own") and one.get("ran"):
-                return ""
+                taken, every = one.get("taken", (0, 0))
+                if taken >= TAKEN * every:
+                    return ""
+                why = f"it is parity on a mixture: {one.get('name')} took {taken} of {every} nodes"
+                continue
             if "not_run" in one:
                 why = f"{why}: {one['not_run']}"
             elif one.get("own"):

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from workers.runtimes.runtime import CPU, Missing, Runtime
+
+if TYPE_CHECKING:
+    from workers.verify.reference import Reference
 
 Json = Mapping[str, Any]
 Judgement = tuple[bool | None, list[str], dict[str, Any]]
@@ -45,7 +48,8 @@ class RuntimeRun:
         ]
 
     def taken(self) -> tuple[int, int]:
-        """The nodes that the provider itself took, and all nodes."""
+        """The nodes that the provider itself took, and all nodes: without those that only move
+        values or convert them, which it leaves at the edges of its part of the graph."""
         mine = every = 0
         for answer in self.models.values():
             for provider, count in dict(answer.get("nodes", {})).items():
@@ -92,6 +96,18 @@ class Observed:
     """Model file -> the export on ONNX Runtime's CPU."""
     no_reference: str = ""
     """Why there is nothing to compare with."""
+    compared: Reference | None = None
+    """What the package is compared with."""
+    no_samples: str = ""
+    """Why there is nothing to judge it on."""
+    exercised: dict[str, Json] = field(default_factory=dict)
+    """Component -> how far the outputs of the reference vary, and which values inputs take."""
+    sampled: list[Json] = field(default_factory=list)
+    """What the manifest says of the samples: kind, origin, parts."""
+    calibrated: Mapping[str, Json] = field(default_factory=dict)
+    """Component -> input -> the range of its values that calibration has seen."""
+    samples: int = 0
+    """The samples of the package."""
     stopped: str = ""
     """Why nothing was run at all."""
     runs: list[RuntimeRun] = field(default_factory=list)

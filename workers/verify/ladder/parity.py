@@ -6,45 +6,72 @@ dataset must be near that of the source model.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from matrix.verification import EP, Task, Threshold
+from matrix.policy import quantized
+from matrix.verification import EP, TAKEN, Limit, Task
+from workers.numerics.compare import fault
 from workers.runtimes.runtime import CPU
 from workers.verify.ladder.claim import Claim
 from workers.verify.ladder.observed import Json, Judgement, Observed, RuntimeRun, not_run
 
-_MOST_DIGITS = 17
-
 
 def judge_outputs(claim: Claim, observed: Observed) -> Judgement:
     """Every output on every runtime, component by component and end to end."""
-    if why := observed.stopped or observed.no_reference:
+    if why := observed.stopped or observed.no_reference or observed.no_samples:
         return not_run(why)
-    limit = claim.rules.threshold(claim.precision)
+    limit = claim.limit
     evidence: dict[str, Any] = {run.runtime.name: _rows(run) for run in observed.runs}
     problems, unseen = [], []
     for runtime, rows in evidence.items():
         for where, one in rows.items():
             if "absent" in one:
                 unseen.append(f"{where} on {runtime} cannot be compared: {one['absent']}")
-            elif text := too_far(one, limit):
+            elif text := fault(one, limit):
                 problems.append(f"{where} on {runtime}: {text}")
     problems += [text for run in observed.runs for text in _wrong_tokens(run, claim.precision)]
     if problems:
         problems.append(
-            f"{claim.precision} must reach cosine {limit.cosine}; try another precision, better "
+            f"{claim.precision} must reach {limit.snr:g} dB; try another precision, better "
             "calibration data, or a threshold with its reason (verify.parity) in the catalog"
         )
+    problems += _synthetic(claim, observed)
     evidence["limits"] = _limits(limit)
+    evidence["samples"] = {
+        run.runtime.name: max((one.get("sets", 0) for one in run.models.values()), default=0)
+        for run in observed.runs
+    }
     evidence |= _generation(observed.runs)
     passed, notes, evidence = observed.judged(problems, evidence, unseen)
     if passed:
         said = filter(None, map(_tokens_found, observed.runs[:1]))
-        notes = [*summary(evidence, limit), *said, *notes, *_elsewhere(claim, observed)]
+        mixed = filter(None, map(_mixture, observed.runs))
+        notes = [*summary(evidence, limit), *said, *mixed, *notes, *_elsewhere(claim, observed)]
     return passed, notes, evidence
+
+
+def _synthetic(claim: Claim, observed: Observed) -> list[str]:
+    """Why synthetic samples prove nothing of the quantized graph of a trained model."""
+    kinds = {one.get("kind") for one in observed.sampled}
+    if "synthetic" not in kinds or not claim.trained or not quantized(claim.precision):
+        return []
+    if claim.synthetic:
+        return []
+    text = (
+        "the samples are synthetic, and say nothing of a trained model: give the entry a dataset "
+        '(dataset = ...), or accept them with samples = { kind = "synthetic", reason = "..." }'
+    )
+    return [text]
+
+
+def _mixture(run: RuntimeRun) -> str:
+    """For people, where most of the graph did not run on the provider; empty: it did."""
+    taken, every = run.taken()
+    if not run.own or not every or taken >= TAKEN * every:
+        return ""
+    return f"on a mixture: {run.runtime.name} took {taken} of {every} nodes"
 
 
 def _rows(run: RuntimeRun) -> dict[str, Json]:
@@ -57,54 +84,24 @@ def _rows(run: RuntimeRun) -> dict[str, Json]:
     return rows | _logits(run)
 
 
-def too_far(one: Json, limit: Threshold, reference: str = "the export") -> str:
-    """Why an output is not as close to the reference as the limit asks; empty: it is."""
-    if not one or "problem" in one:
-        return str(one.get("problem", ""))
-    if "agree" in one:
-        if one["agree"] >= limit.cosine:
-            return ""
-        share, wanted = apart(100 * one["agree"], 100 * limit.cosine)
-        return f"{share}% of the values agree (limit {wanted}%)"
-    return _vector_too_far(one, limit, reference)
-
-
-def _vector_too_far(one: Json, limit: Threshold, reference: str) -> str:
-    if one["cosine"] < limit.cosine:
-        return f"cosine {apart(one['cosine'], limit.cosine, digits=5)[0]} with {reference}"
-    if one["error"] > limit.error:
-        error, most = apart(one["error"], limit.error)
-        return f"relative error {error} against {reference} (limit {most}); is a scale wrong?"
-    if limit.max_abs is not None and one["max_abs"] > limit.max_abs:
-        off, most = apart(one["max_abs"], limit.max_abs)
-        return f"a value is off by {off} (limit {most})"
-    return ""
-
-
-def apart(value: float, limit: float, digits: int = 4) -> tuple[str, str]:
-    """Two numbers with as many digits as are needed to distinguish them."""
-    for number in range(digits, _MOST_DIGITS):
-        texts = f"{value:.{number}g}", f"{limit:.{number}g}"
-        if texts[0] != texts[1]:
-            return texts
-    return repr(value), repr(limit)
-
-
-def _limits(limit: Threshold) -> dict[str, Any]:
-    limits: dict[str, Any] = {"cosine": limit.cosine, "error": round(limit.error, 6)}
+def _limits(limit: Limit) -> dict[str, Any]:
+    limits: dict[str, Any] = {"snr": limit.snr, "agreement": limit.agreement}
     if limit.max_abs is not None:
         limits["max_abs"] = limit.max_abs
     return limits | ({"reason": limit.reason} if limit.reason else {})
 
 
-def summary(evidence: Json, limit: Threshold) -> Iterator[str]:
-    rows = [one for found in evidence.values() for one in found.values()]
-    cosines = [one["cosine"] for one in rows if isinstance(one, dict) and "cosine" in one]
-    if cosines:
-        least = math.floor(min(cosines) * 1e5) / 1e5  # rounding up would claim too much
-        yield f"cosine {least:.5f} or better with the export"
+def summary(evidence: Json, limit: Limit) -> Iterator[str]:
+    """The worst figures of all runtimes, for people."""
+    rows = [one for found in evidence.values() for one in found.values() if isinstance(one, dict)]
+    if ratios := [one["snr"] for one in rows if "snr" in one]:
+        yield f"signal-to-noise ratio {min(ratios):g} dB or better against the export"
+    decided = [one for one in rows if "decisions" in one and "agreement" in one]
+    if decided:
+        worst = min(decided, key=lambda one: float(one["agreement"]))
+        yield f"{worst['agreement']:.1%} of {worst['decisions']} decisions agree"
     if limit.reason:
-        yield f"the catalog asks {limit.cosine}: {limit.reason}"
+        yield f"the catalog asks {limit.snr:g} dB: {limit.reason}"
 
 
 def _elsewhere(claim: Claim, observed: Observed) -> Iterator[str]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from workers.build.stages import Rung
-from workers.verify.ladder import parity, policy
+from workers.verify.ladder import parity, policy, samples
 from workers.verify.ladder.claim import Claim
 from workers.verify.ladder.observed import (
     MISFIT,
@@ -201,6 +201,7 @@ RUNGS: dict[str, Callable[[Claim, Observed], Judgement]] = {
     "policy": policy.judge,
     "loads": loads,
     "shapes": shapes,
+    "samples": samples.judge,
     "parity": parity.judge_outputs,
     "task": parity.judge_task,
 }

@@ -67,8 +67,8 @@ def failed(
         ("took 12.5s", "took 900.0s"),
         ("boom", "boom (the same run failed for org/resnet-50:image-classification@export)"),
         (
-            "parity: logits on ort cpu: cosine 0.91000 with it; must reach",
-            "parity: a on b: cosine 1 with it; c d on e: cosine 2 with it; must reach",
+            "parity: logits on ort cpu: signal-to-noise ratio 9.1 dB; must reach",
+            "parity: a on b: signal-to-noise ratio 1 dB; c d on e: 90% agree; must reach",
         ),
     ],
 )

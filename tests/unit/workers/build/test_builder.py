@@ -30,12 +30,14 @@ def test_a_package_is_exactly_what_it_says(harness: BuilderHarness) -> None:
     built = harness.builder.build(make_cell(precision="w8a16", label="qnn_npu"))
     entries = {file.entry.path: (file.entry.sha256, file.entry.size) for file in built.files}
     assert on_disk(built) == entries
-    assert sorted(entries) == ["build.json", "model.onnx", "modelmill.json"]
+    judged = [f"samples/0{number}.npz" for number in range(4)]
+    assert sorted(entries) == ["build.json", "model.onnx", "modelmill.json", *judged]
     assert built.tree == tree_digest(file.entry for file in built.files)
     manifest = json.loads((built.folder / "modelmill.json").read_bytes())
     assert manifest == built.manifest
     assert manifest["files"] == [
-        {"path": "model.onnx", "size": entries["model.onnx"][1], "sha256": entries["model.onnx"][0]}
+        {"path": path, "size": entries[path][1], "sha256": entries[path][0]}
+        for path in ("model.onnx", *judged)
     ]
     assert [stage["stage"] for stage in manifest["stages"]] == [
         "export",
@@ -148,7 +150,9 @@ def test_a_kept_package_is_nobodys_link(harness: BuilderHarness, tmp_path: Path)
     kept = built.move_to(tmp_path / "kept" / "v1")
     assert not (built.folder / "model.onnx").exists()
     assert (kept / "model.onnx").stat().st_nlink == 1
-    assert {path.name for path in kept.iterdir()} == {file.entry.path for file in built.files}
+    assert {path.relative_to(kept).as_posix() for path in kept.rglob("*") if path.is_file()} == {
+        file.entry.path for file in built.files
+    }
     again = harness.builder.build(make_cell())
     with pytest.raises(StoreError, match="there already"):
         again.move_to(kept)
@@ -168,7 +172,9 @@ def test_a_package_folder_is_used_once_and_goes_with_its_package(
     for file in second.files:
         assert hash_file(file.source) == (file.entry.sha256, file.entry.size)
     kept = second.move_to(tmp_path / "kept")
-    assert {path.name for path in kept.iterdir()} == {file.entry.path for file in second.files}
+    assert {path.relative_to(kept).as_posix() for path in kept.rglob("*") if path.is_file()} == {
+        file.entry.path for file in second.files
+    }
 
 
 def test_explain_says_what_differs(

@@ -122,7 +122,9 @@ def test_the_limit_leaves_something_to_spare(tmp_path: Path) -> None:
     assert noisy(0.05).fault == ""
     near = noisy(0.09)
     assert 20 < near.snr < 21
-    assert near.fault.startswith(f"y: {near.snr:g} dB above its error against the float graph")
+    assert near.fault.startswith(
+        f"y: signal-to-noise ratio {near.snr:g} dB against the float graph"
+    )
     assert judge.between([{"y": 2 * one["x"]} for one in sets]).snr < 1
     assert judge.between([{"y": one["x"] + 3} for one in sets]).fault
     broken = judge.between([{"y": np.full_like(one["x"], np.nan)} for one in sets])

@@ -8,22 +8,24 @@ from typing import Any
 
 import numpy as np
 
-from workers.runtimes import service
+from matrix.verification import Limit
+from workers.numerics.compare import compare
+from workers.runtimes import reference, service
 from workers.runtimes.session import Port
-from workers.runtimes.values import compare
 
 WORDS = np.array(["yes", "no", "maybe", "no"], dtype=object)
 
 
 def test_texts_agree_or_not() -> None:
     other = np.array(["yes", "no", "no", "no"], dtype=object)
-    assert compare([{"label": WORDS}], [{"label": WORDS.astype(str)}]) == {"label": {"agree": 1.0}}
-    assert compare([{"label": other}], [{"label": WORDS}]) == {"label": {"agree": 0.75}}
+    limit, words = Limit.usual("fp32"), [{"label": WORDS.astype(str)}]
+    assert compare([{"label": WORDS}], words, limit) == {"label": {"agreement": 1.0}}
+    assert compare([{"label": other}], words, limit) == {"label": {"agreement": 0.75}}
 
 
 def test_texts_are_kept_without_pickles(tmp_path: Path) -> None:
-    service._save(tmp_path / "a" / "out.npz", [{"label": WORDS, "score": np.ones(4)}])
-    (found,) = service._load(tmp_path / "a" / "out.npz")
+    reference.save(tmp_path / "a" / "out.npz", [{"label": WORDS, "score": np.ones(4)}])
+    (found,) = reference.load(tmp_path / "a" / "out.npz")
     assert found["label"].tolist() == WORDS.tolist()
 
 

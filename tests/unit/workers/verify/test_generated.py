@@ -12,8 +12,8 @@ from workers.verify.ladder.observed import Observed, RuntimeRun
 from workers.verify.ladder.parity import judge_outputs
 
 WANTED = [4, 8, 15]
-NEAR: Any = {"logits": {"cosine": 0.97, "error": 0.2, "max_abs": 0.1}}
-SAME: Any = {"logits": {"cosine": 1.0, "error": 0.0, "max_abs": 0.0}}
+NEAR: Any = {"logits": {"snr": 22.0, "agreement": 1.0, "decisions": 2, "ties": 1}}
+SAME: Any = {"logits": {"snr": 150.0, "agreement": 1.0, "decisions": 3, "ties": 0}}
 
 
 def run(provider: str = CPU, **generated: Any) -> RuntimeRun:
@@ -52,10 +52,10 @@ def test_devices_may_compute_in_another_order() -> None:
 
 @pytest.mark.parametrize("precision", ["fp32", "w8a16"])
 def test_logits_that_are_far_from_the_exports_fail(precision: str) -> None:
-    far = {"logits": {"cosine": 0.5, "error": 1.0, "max_abs": 3.0}}
+    far = {"logits": {"snr": 3.0}}
     passed, said = judged(run(parity=far), precision)
     assert passed is False
-    assert "generated logits on CPUExecutionProvider cpu: cosine 0.5 with the export" in said
+    assert "generated logits on CPUExecutionProvider cpu: signal-to-noise ratio 3 dB" in said
 
 
 @pytest.mark.parametrize("precision", ["fp32", "w8a16"])

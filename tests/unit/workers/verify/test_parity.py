@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from matrix.verification import Threshold
-from workers.verify.ladder.parity import apart, summary, too_far
+from matrix.verification import Limit
+from workers.numerics.compare import apart, fault
+from workers.verify.ladder.parity import summary
 
-NEAR = Threshold(0.999999, max_abs=0.5)
+NEAR = Limit(snr=50.0, agreement=0.99, max_abs=0.5)
 
 
 @pytest.mark.parametrize(
@@ -22,14 +23,21 @@ def test_two_numbers_are_told_with_the_digits_that_part_them(
     assert apart(value, limit) == texts
 
 
-def test_a_value_that_misses_its_limit_never_reads_like_it() -> None:
-    assert too_far({"cosine": 0.9999985, "error": 0.0}, NEAR) == "cosine 0.9999985 with the export"
-    said = too_far({"agree": 0.9999985}, NEAR)
-    assert said == "99.9998% of the values agree (limit 99.9999%)"
-    off = too_far({"cosine": 1.0, "error": 0.0, "max_abs": 0.50001}, NEAR)
+def test_what_misses_its_limit_is_told_with_the_limit() -> None:
+    assert fault({"snr": 49.9}, NEAR) == (
+        "signal-to-noise ratio 49.9 dB against the export (limit 50)"
+    )
+    assert not fault({"snr": 50.0}, NEAR)
+    off = fault({"snr": 60.0, "max_abs": 0.50001}, NEAR)
     assert off == "a value is off by 0.50001 (limit 0.5)"
 
 
-def test_what_passed_is_not_rounded_up() -> None:
-    rows = {"cpu": {"logits": {"cosine": 0.999999}}}
-    assert list(summary(rows, NEAR)) == ["cosine 0.99999 or better with the export"]
+def test_the_summary_tells_the_worst_of_all_outputs() -> None:
+    rows = {
+        "cpu": {"a": {"snr": 61.0, "agreement": 1.0, "decisions": 20}, "b": {"snr": 52.3}},
+        "npu": {"a": {"snr": 55.0, "agreement": 0.995, "decisions": 16}},
+    }
+    assert list(summary(rows, NEAR)) == [
+        "signal-to-noise ratio 52.3 dB or better against the export",
+        "99.5% of 16 decisions agree",
+    ]

@@ -1,0 +1,101 @@
+"""The files of a reference: what the export computes from the samples of a package."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from matrix.verification import Limit
+from workers.numerics.compare import exercise, referred
+from workers.numerics.kept import Kept, from_arrays, to_arrays
+
+Json = Mapping[str, Any]
+
+
+def arrays(file: Path) -> dict[str, Any]:
+    """The arrays of a sample, of outputs or of a prompt."""
+    import numpy as np
+
+    with np.load(file, allow_pickle=False) as found:
+        return {name: found[name] for name in found.files}
+
+
+def read(file: Path) -> dict[str, Kept]:
+    """The outputs of a reference."""
+    return from_arrays(arrays(file))
+
+
+def whole(file: Path, output: str) -> Any:
+    """An output that is kept as it is. Raises `ValueError` if only some of its rows are."""
+    found = arrays(file)
+    if f"{output}#rows" in found:
+        raise ValueError(f"the package has not all of {output}")
+    return found[output]
+
+
+def keep_outputs(args: Json) -> Json:
+    """Write what is kept of saved outputs, one file for each sample, in at most `most` bytes."""
+    inputs = {name: dims for name, _, dims in args["inputs"]}
+    declared = {name: dims for name, _, dims in args["outputs"]}
+    for number, outputs in enumerate(load(Path(args["saved"]))[: len(args["to"])]):
+        sample = arrays(Path(args["samples"][number]))
+        kept = referred(
+            outputs, sample, inputs, declared, task=args["agree"], most=float(args["most"])
+        )
+        found: dict[str, Any] = {}
+        for name, one in kept.items():
+            found |= to_arrays(name, one)
+        write(Path(args["to"][number]), found)
+    return {}
+
+
+def write(file: Path, found: Mapping[str, Any]) -> None:
+    """Equal arrays give equal bytes on every machine."""
+    import numpy as np
+
+    file.parent.mkdir(parents=True, exist_ok=True)
+    np.savez(file, **dict(sorted(found.items())))
+
+
+def exercised(args: Json) -> dict[str, Any]:
+    """How far a reference varies between samples, and which values the samples take."""
+    import numpy as np
+
+    wanted = [read(Path(file)) for file in args["reference"]]
+    samples = [arrays(Path(file)) for file in args["samples"]]
+    inputs = {
+        name: {
+            "low": float(min(one[name].min(initial=np.inf) for one in samples)),
+            "high": float(max(one[name].max(initial=-np.inf) for one in samples)),
+        }
+        for name, value in samples[0].items()
+        if value.dtype.kind in "fiub" and value.size
+    }
+    return {
+        "outputs": exercise(wanted, Limit(**args["limit"]), args.get("agree", "")),
+        "inputs": inputs,
+    }
+
+
+def save(path: Path, sets: list[Any]) -> None:
+    """Outputs of several samples in one file, for use within a verification."""
+    import numpy as np
+
+    flat: dict[str, Any] = {
+        f"{at}/{name}": value.astype(str) if value.dtype == object else value  # never a pickle
+        for at, one in enumerate(sets)
+        for name, value in one.items()
+        if isinstance(value, np.ndarray)
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    np.savez(path, **flat)
+
+
+def load(path: Path) -> list[dict[str, Any]]:
+    """What `save` has written."""
+    found: dict[int, dict[str, Any]] = {}
+    for key, value in arrays(path).items():
+        at, _, name = key.partition("/")
+        found.setdefault(int(at), {})[name] = value
+    return [found[at] for at in sorted(found)]
