@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from workers.runtimes.session import Port
-from workers.samples import signals, values
+from workers.samples import rules, signals
 from workers.samples.values import Asked, filled, told
 from workers.sources.errors import quantize_error
 
@@ -56,7 +56,7 @@ def sample(
             made[name] = value(name, shape(port, sizes), port.dtype, config, number)
             continue
         floats = port.dtype.startswith("float")
-        known = values.by_name(name, found.ndim, floats=floats) is not None
+        known = rules.by_name(name, found.ndim, floats=floats) is not None
         own = value(name, found.shape, port.dtype, config, number) if known else found
         made[name] = own.astype(port.dtype, copy=False)
     return _related(made, config, number, given or {})
@@ -73,7 +73,7 @@ def value(name: str, size: tuple[int, ...], dtype: str, config: Any, number: int
             "give the catalog entry a dataset",
         )
     asked = Asked(name, tuple(size), kind, config, number)
-    make = values.by_name(name, len(size), floats=asked.floats) or values.by_shape
+    make = rules.by_name(name, len(size), floats=asked.floats) or rules.by_shape
     found = np.asarray(make(asked)).astype(kind)
     return _text(found, None, config, name) if _is_text(name, found) else found
 

@@ -1,10 +1,9 @@
-"""Values of one input by its name, or by its type and rank where its name says nothing."""
+"""Values of masks, tokens and what counts them; what a configuration tells about tokens."""
 
 from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +15,6 @@ _UNKNOWN = 100
 """Fewer tokens than any vocabulary has."""
 _FILLED = (0.25, 0.6, 0.85, 0.4, 0.1, 0.7)
 """Shares of an input that samples with padding fill, in turn."""
-_RATE = 16000
 _PARTS = ("text_config", "text_encoder", "decoder", "encoder", "generator")
 """Configurations inside others that tell about tokens."""
 
@@ -52,9 +50,6 @@ class Asked:
         return self.shape[-1] if self.shape else 1
 
 
-Make = Callable[[Asked], Any]
-
-
 def filled(number: int, width: int) -> int:
     """How many of so many places the sample of this number fills."""
     if number % 2 == 0:
@@ -74,34 +69,7 @@ def told(config: Any, *names: str) -> int | None:
     return None
 
 
-def by_name(name: str, rank: int, *, floats: bool) -> Make | None:
-    """What makes values for an input of this name; None: its name says nothing."""
-    plain = name.rpartition("/")[2].rpartition(".")[2] if "key_values" not in name else name
-    for pattern, make, takes_floats, least in _RULES:
-        fits = rank >= least and takes_floats in {None, floats}
-        if fits and re.search(pattern, plain.casefold()):
-            return make
-    return None
-
-
-def by_shape(asked: Asked) -> Any:
-    """Values for an input whose name says nothing."""
-    import numpy as np
-
-    if asked.kind.kind == "b":
-        return _mask(asked)
-    if signals.is_picture(asked.shape) and (asked.floats or asked.kind == np.uint8):
-        return _pixels(asked)
-    if not asked.floats:
-        return _tokens(asked)
-    if len(asked.shape) >= 2 and asked.width >= 4000:
-        return _wave(asked)
-    if len(asked.shape) == 3 and {40, 64, 80, 128} & set(asked.shape[1:]) and asked.shape[1] >= 32:
-        return _mel(asked)
-    return _normal(asked)
-
-
-def _mask(asked: Asked) -> Any:
+def mask(asked: Asked) -> Any:
     import numpy as np
 
     keep = np.arange(asked.width) < filled(asked.number, asked.width)
@@ -113,7 +81,7 @@ def _mask(asked: Asked) -> Any:
     return found.copy()
 
 
-def _region(asked: Asked) -> Any:
+def region(asked: Asked) -> Any:
     """A part of an image."""
     import numpy as np
 
@@ -121,37 +89,37 @@ def _region(asked: Asked) -> Any:
     return field > np.quantile(field, 0.7)
 
 
-def _ones(asked: Asked) -> Any:
+def ones(asked: Asked) -> Any:
     import numpy as np
 
     return np.ones(asked.shape)
 
 
-def _zeros(asked: Asked) -> Any:
+def zeros(asked: Asked) -> Any:
     import numpy as np
 
     return np.zeros(asked.shape)
 
 
-def _first(asked: Asked) -> Any:
+def first(asked: Asked) -> Any:
     """The first token sees all others."""
-    found = _zeros(asked)
+    found = zeros(asked)
     found[..., :1] = 1
     return found
 
 
-def _pixel_mask(asked: Asked) -> Any:
+def pixel_mask(asked: Asked) -> Any:
     """The image at the top left, padding below and to the right."""
-    found = _zeros(asked)
+    found = zeros(asked)
     rows = filled(asked.number // 2 * 2 + 1, asked.shape[-2]) if asked.number % 4 == 1 else None
     columns = filled(asked.number, asked.width) if asked.number % 4 == 3 else None
     found[..., : max(rows or asked.shape[-2], 2), : max(columns or asked.width, 2)] = 1
     return found
 
 
-def _types(asked: Asked) -> Any:
+def types(asked: Asked) -> Any:
     """Two texts: the second begins somewhere in the middle of what is filled."""
-    found = _zeros(asked)
+    found = zeros(asked)
     kinds = told(asked.config, "type_vocab_size", "segment_vocab_size")
     if asked.config is not None and kinds is None:
         kinds = 1 if hasattr(asked.config, "vocab_size") else 2
@@ -161,157 +129,21 @@ def _types(asked: Asked) -> Any:
     return found
 
 
-def _languages(asked: Asked) -> Any:
-    return _zeros(asked) + asked.number % max(told(asked.config, "n_langs") or 1, 1)
+def languages(asked: Asked) -> Any:
+    return zeros(asked) + asked.number % max(told(asked.config, "n_langs") or 1, 1)
 
 
-def _count(asked: Asked) -> Any:
+def count(asked: Asked) -> Any:
     import numpy as np
 
     return np.broadcast_to(np.arange(asked.width), asked.shape).copy()
 
 
-def _time(asked: Asked) -> Any:
-    return _zeros(asked) + asked.random.integers(0, 1000)
-
-
-def _rate(asked: Asked) -> Any:
-    return _zeros(asked) + _RATE
-
-
-def _boxes(asked: Asked) -> Any:
-    """Left, top, right and bottom in the order of reading."""
-    import numpy as np
-
-    lines = np.arange(int(np.prod(asked.shape[:-1])))
-    wide, high = asked.random.uniform(0.03, 0.15, lines.size), asked.random.uniform(0.01, 0.03)
-    left = lines * 0.11 % 0.8 + asked.random.uniform(0, 0.03, lines.size)
-    top = (lines // 8 * 0.04 + asked.random.uniform(0, 0.1)) % 0.95
-    found = np.stack([left, top, left + wide, top + high], -1).reshape(asked.shape)
-    if asked.name.casefold() == "input_boxes":
-        return found * signals.side(asked.config)
-    return found if asked.floats else np.floor(found * 1000)
-
-
-def _points(asked: Asked) -> Any:
-    return asked.random.uniform(0.1, 0.9, asked.shape) * signals.side(asked.config)
-
-
-def _marks(asked: Asked) -> Any:
-    """Points of the object, and now and then one beside it."""
-    found = _ones(asked)
-    if asked.number % 3 == 2 and asked.width > 1:
-        found[..., -1] = 0
-    return found
-
-
-def _pixels(asked: Asked) -> Any:
-    return signals.pixels(asked.shape, asked.number, whole=not asked.floats)
-
-
-def _patches(asked: Asked) -> Any:
-    """Rows and columns from 1, then the pixels; what is not filled is zero."""
-    import numpy as np
-
-    count = asked.shape[-2]
-    across = max(int(np.sqrt(count)), 1)
-    found = np.repeat(signals.field(asked.random, asked.shape)[..., :1] * 0.7, asked.width, -1)
-    found = found + 0.6 * signals.field(asked.random, asked.shape)
-    found[..., 0] = np.arange(count) // across + 1
-    found[..., 1] = np.arange(count) % across + 1
-    found[..., filled(asked.number, count) :, :] = 0
-    return found
-
-
-def _wave(asked: Asked) -> Any:
-    return signals.waves(asked.shape, asked.number)
-
-
-def _sound(asked: Asked) -> Any:
-    """A wave, or its features if there are several for each moment."""
-    return _mel(asked) if len(asked.shape) == 3 and min(asked.shape[1:]) > 2 else _wave(asked)
-
-
-def _mel(asked: Asked) -> Any:
-    return signals.mel(asked.shape, asked.number)
-
-
-def _series(asked: Asked) -> Any:
-    """A level, a trend, a season and noise; the axis of time is the second."""
-    import numpy as np
-
-    random = asked.random
-    rows, others = asked.shape[:1], asked.shape[2:]
-    size = (*rows, 1, *others)
-    shape = (1, asked.shape[1], *[1] * len(others)) if len(asked.shape) > 1 else asked.shape
-    time = np.arange(asked.shape[1] if len(asked.shape) > 1 else asked.width).reshape(shape)
-    level, trend = random.normal(0, 2, size), random.normal(0, 0.02, size)
-    season = random.uniform(0.3, 2, size) * np.sin(
-        2 * np.pi * (time / random.choice([7, 12, 24]) + random.random(size))
-    )
-    return np.broadcast_to(
-        level + trend * time + season + random.normal(0, 0.2, asked.shape), asked.shape
-    ).copy()
-
-
-def _moments(asked: Asked) -> Any:
-    """Hour, day, month as shares of their cycle, around 0."""
-    import numpy as np
-
-    moment = np.arange(asked.shape[1])[:, None] + asked.number * 37
-    cycles = np.array([24, 168, 730, 8760])[np.arange(asked.width) % 4]
-    return np.broadcast_to(moment / cycles % 1 - 0.5, asked.shape).copy()
-
-
-def _states(asked: Asked) -> Any:
-    """A path: each state is close to the last one."""
-    import numpy as np
-
-    steps = asked.random.normal(0, 0.3, asked.shape)
-    axis = 1 if len(asked.shape) > 2 else 0
-    return np.clip(np.cumsum(steps, axis) + asked.random.normal(0, 0.5, asked.width), -3, 3)
-
-
-def _recurrent(asked: Asked) -> Any:
-    return asked.random.normal(0, 0.3, asked.shape).clip(-1, 1)
-
-
-def _actions(asked: Asked) -> Any:
-    return asked.random.normal(0, 0.5, asked.shape).clip(-1, 1)
-
-
-def _returns(asked: Asked) -> Any:
-    """What is still to be reached, less with every step."""
-    import numpy as np
-
-    got = np.cumsum(asked.random.uniform(0, 0.02, asked.shape), axis=1 % len(asked.shape))
-    return asked.random.uniform(0.5, 3.6) - got
-
-
-def _depth(asked: Asked) -> Any:
-    """Meters."""
-    import numpy as np
-
-    return np.exp(0.5 * signals.field(asked.random, asked.shape) + 0.7)
-
-
-def _even(asked: Asked) -> Any:
-    return asked.random.random(asked.shape)
-
-
-def _normal(asked: Asked) -> Any:
-    return asked.random.normal(size=asked.shape)
-
-
-def _near_one(asked: Asked) -> Any:
-    return asked.random.uniform(0.7, 1.1, asked.shape)
-
-
-def _codes(asked: Asked) -> Any:
+def codes(asked: Asked) -> Any:
     return asked.random.integers(0, told(asked.config, "codebook_size") or _UNKNOWN, asked.shape)
 
 
-def _tokens(asked: Asked) -> Any:
+def tokens(asked: Asked) -> Any:
     """Tokens as frequent as in texts, where the one of rank r has a share of about 1/r."""
     import numpy as np
 
@@ -321,41 +153,3 @@ def _tokens(asked: Asked) -> Any:
     first = min(SPECIAL, size - 1)
     ranks = (size - first + 1) ** asked.random.random(asked.shape) - 1
     return np.minimum(first + np.floor(ranks), size - 1)
-
-
-_RULES: tuple[tuple[str, Make, bool | None, int], ...] = (
-    # pattern of the name, what makes it, whether it takes floats (None: either), its least rank
-    ("global_attention_mask$", _first, None, 1),
-    ("pixel_mask$", _pixel_mask, None, 2),
-    ("bool_masked_pos$|^mask$", _region, None, 3),
-    ("(^|_)bool_masked_pos$", _region, None, 2),
-    ("head_mask$", _ones, None, 0),
-    ("mask$", _mask, None, 1),
-    ("token_type|segment", _types, False, 1),
-    ("^langs$", _languages, False, 1),
-    ("timesteps$", _count, None, 2),
-    ("timesteps?$", _time, None, 0),
-    ("position_ids$|cache_position$|^positions?$", _count, False, 1),
-    ("bbox$|boxes$|visual_pos$", _boxes, None, 2),
-    ("input_points$|point_coords$", _points, True, 2),
-    ("input_labels$|point_labels$", _marks, None, 1),
-    ("^sr$|sampl(e|ing)_rate$", _rate, None, 0),
-    ("audio_codes$", _codes, False, 2),
-    ("^sid$|speaker_?id$", _zeros, False, 0),
-    ("(_ids|^ids|tokens|task_inputs|labels)$", _tokens, False, 1),
-    ("flattened_patches$", _patches, True, 3),
-    ("key_values|hidden|embed|latent|visual_feats|image_features", _normal, True, 1),
-    ("(past|future)_values$", _series, True, 2),
-    ("time_features$", _moments, True, 3),
-    ("returns_to_go$", _returns, True, 2),
-    ("actions?$", _actions, True, 2),
-    ("^states$|^obs", _states, True, 2),
-    ("state$|^[hc]_?[0n]?$|cache$|memory$", _recurrent, True, 2),
-    ("depth$", _depth, True, 3),
-    ("^noise$", _even, True, 2),
-    ("noise_sequence$", _normal, True, 2),
-    ("^(scales?|speed|temperature|scale_factor)$", _near_one, True, 0),
-    ("input_values$|audio|^wav|speech|signal$|^pcm", _sound, True, 2),
-    ("input_features$|mel|fbank|spectrogram|^feats?$", _mel, True, 3),
-    ("pixel|image|img|frames?$|video|picture", _pixels, None, 3),
-)  # fmt: skip
