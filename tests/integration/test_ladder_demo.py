@@ -38,7 +38,7 @@ def test_every_cell_of_the_demo_is_run_and_three_targets_on_their_own(tmp_path: 
         assert [rung["passed"] for rung in rungs.values()] == [True] * 6, one.cell
         here = OWN.get(one.target)
         parity = rungs["parity"]["evidence"]
-        assert parity.keys() == {CPU, here or CPU, "limits"}, one.cell
+        assert parity.keys() == {CPU, here or CPU, "limits", "samples"}, one.cell
         cpu, *_others = one.evidence["runtimes"]
         assert (cpu["name"], cpu["ran"]) == (CPU, True), one.cell
         (own,) = [found for found in one.evidence["runtimes"] if found["own"]]

@@ -38,3 +38,16 @@ def test_a_metric_takes_the_scores_and_not_the_label_before_them() -> None:
     assert service._answers(session, rows) == {
         "samples": 3, "accuracy": 2 / 3, "answers": [1, 1, 1],
     }  # fmt: skip
+
+
+def test_samples_of_integers_have_a_range_too(tmp_path: Path) -> None:
+    for number in range(2):
+        reference.write(tmp_path / f"{number}.npz", {"ids": np.array([[1, 2 + number]])})
+        reference.write(tmp_path / f"{number}.out.npz", {"y": np.ones((1, 2), np.float32) * number})
+    found = reference.exercised({
+        "samples": [str(tmp_path / f"{number}.npz") for number in range(2)],
+        "reference": [str(tmp_path / f"{number}.out.npz") for number in range(2)],
+        "limit": {"snr": 20.0},
+    })  # fmt: skip
+    assert found["inputs"] == {"ids": {"low": 1.0, "high": 3.0}}
+    assert found["outputs"]["y"]["varies"] > 0.9
