@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 
 from feed.attestation import manifest_problems, parse
 from feed.checked import hash_file, refuse_unsafe
-from feed.errors import PULL_AGAIN, Corrupt, NotFound, UnsafePath, local_errors
+from feed.errors import Corrupt, NotFound, UnsafePath, local_errors
 from feed.interface import Feed, Progress
 from feed.rules import matching
 from feed.verdict import CheckSignature, Verdict, judge
@@ -180,8 +180,7 @@ def _checked(
     if not verdict.ok:
         more = len(verdict.problems) - 1
         text = verdict.problems[0] + (f"; and {more} more" if more else "")
-        hint = f"see: modelmill feed verify {title}" if more else PULL_AGAIN
-        raise Corrupt(f"{title} is refused: {text}", hint=hint)
+        raise Corrupt(f"{title} is refused: {text}", hint=f"see: modelmill feed verify {title}")
     return verdict
 
 

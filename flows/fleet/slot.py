@@ -23,7 +23,7 @@ from flows.sweep.local import open_slots, owners_here
 from flows.sweep.needs import words_here
 from flows.sweep.stop import Stop
 from flows.sweep.workspace import Workspace
-from flows.tune.exchange import FeedExchange, stages_package
+from flows.tune.exchange import FeedExchange
 from flows.tune.leased import tuning_kind
 from machine.waits import untold
 from matrix.needs import Words, from_text
@@ -114,6 +114,5 @@ class FleetSlot:
 
 def _exchange(sweep: Sweep, store: Store) -> FeedExchange:
     """Where the machines of a tuning leave the results of stages for each other."""
-    stamp = sweep.plan.stamp
-    package = stages_package(sweep.settings.package, stamp)
-    return FeedExchange(sweep.feed, store, package, stamp, sweep.stop.event, untold)
+    stop = sweep.stop.event
+    return FeedExchange(sweep.feed, store, sweep.settings, sweep.plan.stamp, stop, untold)

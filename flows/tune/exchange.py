@@ -3,7 +3,8 @@
 The key of a stage covers everything that can change its bytes, so results with the same key are
 equal wherever they were built. Each result is a version of its own, named by its key, in one
 package per tuning, which can be deleted when the tuning is over. A machine with other tools has
-other keys and builds for itself.
+other keys and builds for itself. Machines that sign their packages sign results too, and take no
+others: what is taken becomes part of what they sign.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ from feed.checked import hash_file
 from feed.interface import Feed, LocalFile
 from feed.publisher import Publisher
 from feed.reader import pull
+from flows.cli.settings import Settings
+from flows.packages.run_records import statement_files
+from flows.packages.signing import signature_check
 from machine.files import files_below, read_json
 from machine.waits import Told
 from matrix.codec import from_json
@@ -28,6 +32,8 @@ from workers.store import Action, Store
 
 RECORD = "action.json"
 """What the store knows of the stage."""
+STAGE = "stage"
+"""What the statement about a result calls it."""
 FILES = "files"
 """The folder of its outputs."""
 LIMIT = 600.0
@@ -47,12 +53,17 @@ class FeedExchange:
 
     feed: Feed
     store: Store
-    package: str
+    settings: Settings
     stamp: str
     cancel: threading.Event
     told: Told
     _there: set[str] = field(default_factory=set)
     """Keys whose results are known to be in the feed."""
+
+    @property
+    def package(self) -> str:
+        """Of all results of the tuning."""
+        return stages_package(self.settings.package, self.stamp)
 
     def take(self, key: str) -> Action | None:
         """From the feed, every digest checked; None: it does not exist or cannot be fetched."""
@@ -68,7 +79,10 @@ class FeedExchange:
             return None
 
     def _taken(self, key: str, folder: Path) -> Action:
-        pull(self.feed, self.package, self._version(key), folder)
+        check = signature_check(self.settings, signs=True)
+        pulled = pull(self.feed, self.package, self._version(key), folder, signature=check)
+        if pulled.kind not in {STAGE, ""}:
+            raise ValueError(f"it states to be a {pulled.kind}")
         record = from_json(read_json(folder / RECORD), Action)
         if record.key != key:
             raise ValueError(f"it is the result of another stage ({record.key[:_KEY]})")
@@ -90,16 +104,17 @@ class FeedExchange:
 
     def _publish(self, action: Action) -> None:
         with self.store.scratch.borrow("given") as folder:
-            record = folder / RECORD
+            version, record = self._version(action.key), folder / RECORD
             record.write_text(json.dumps(asdict(action), sort_keys=True), "utf-8")
             files = [LocalFile(hash_file(record, RECORD), record)]
             files += [
                 LocalFile(replace(file, path=f"{FILES}/{file.path}"), self.store.source(file))
                 for file in action.files
             ]
+            files += statement_files(self.settings, STAGE, self.package, version, files, folder)
             Publisher(self.feed, tries=2).publish(
                 self.package,
-                self._version(action.key),
+                version,
                 files,
                 description_text=f"stage result: {action.subject}",
                 tree=tree_digest(file.entry for file in files),

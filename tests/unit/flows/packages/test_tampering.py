@@ -439,6 +439,16 @@ def test_a_description_that_promises_another_content_is_refused(
         take(command, tmp_path, feed, keyed)
 
 
+@pytest.mark.parametrize("what", ["no signature", "a package that is signed by others"])
+def test_who_signs_compiles_only_what_is_signed(works: Works, tmp_path: Path, what: str) -> None:
+    contents = dict(works.good)
+    TAMPERED[what][0](contents, works)
+    signs = settings_in(tmp_path, sign_key=str(works.key.with_suffix(".pem")))
+    with pytest.raises(MillError, match="signed"):
+        take("compile", tmp_path, hold(tmp_path, contents), signs)
+    take("compile", tmp_path, hold(tmp_path, works.good), signs)
+
+
 @pytest.mark.parametrize("what", TAMPERED)
 def test_the_same_in_a_folder(works: Works, tmp_path: Path, what: str) -> None:
     contents = dict(works.good)

@@ -7,13 +7,16 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from feed.errors import Unavailable
+from flows.cli.resolution import resolve
 from flows.tune.exchange import FILES, FeedExchange, stages_package
 from tests.fakes.feed import MemoryFeed
 from tests.fakes.in_process import InProcessHost
+from tests.signing.keys import write_keys
 from tests.sweeps.in_memory import small_model
 from workers.build.builder import Builder
 from workers.store import Store
@@ -28,6 +31,7 @@ class Machine:
     root: Path
     feed: MemoryFeed
     opened: ExitStack
+    sign_key: Path | None = None
     told: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -35,9 +39,10 @@ class Machine:
         self.opened.callback(self.store.close)
         self.host = InProcessHost(self.root / "logs")
         told = self.told.append
-        exchange = FeedExchange(
-            self.feed, self.store, PACKAGE, "night", threading.Event(), told
-        )  # fmt: skip
+        flags: dict[str, Any] = {"package": "modelmill-tuning-{model}"}
+        flags |= {"sign_key": str(self.sign_key)} if self.sign_key else {}
+        settings = resolve(flags, {}, self.root)
+        exchange = FeedExchange(self.feed, self.store, settings, "night", threading.Event(), told)
         self.builder = Builder(self.store, self.host, self.root / "work", exchange=exchange)
 
     def build(self) -> str:
@@ -100,6 +105,28 @@ def test_a_result_that_was_changed_is_not_used(
     assert other.build() == tree
     assert other.host.ran == one.host.ran
     assert "its files are not those that were made" in other.told[0]
+
+
+def test_who_signs_takes_no_result_that_others_have_made(tmp_path: Path, opened: ExitStack) -> None:
+    feed, key = MemoryFeed(), write_keys(tmp_path)
+    feed.preflight()
+    stranger = Machine(tmp_path / "stranger", feed, opened)
+    tree = stranger.build()
+    mine = Machine(tmp_path / "mine", feed, opened, key)
+    assert mine.build() == tree
+    assert mine.host.ran == stranger.host.ran
+    assert "the package is not signed" in mine.told[0]
+
+
+def test_what_a_machine_has_signed_another_one_of_the_same_key_takes(
+    tmp_path: Path, opened: ExitStack
+) -> None:
+    feed, key = MemoryFeed(), write_keys(tmp_path)
+    feed.preflight()
+    tree = Machine(tmp_path / "one", feed, opened, key).build()
+    other = Machine(tmp_path / "other", feed, opened, key)
+    assert other.build() == tree
+    assert (other.host.ran, other.told) == ([], [])
 
 
 def test_a_feed_that_is_away_costs_a_build_and_nothing_else(

@@ -12,11 +12,12 @@ import pytest
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
+from feed.verify import verify_folder
 from machine.files import remove_tree
 from matrix.digest import PREDICATE_TYPE, PROVENANCE, SBOM, SIGNATURE, STATEMENT_TYPE, tree_digest
-from matrix.model import Source, SourceKind
+from matrix.model import Origin, Source, SourceKind
 from matrix.status import FailureClass
-from tests.fakes.attested import AttestationHarness
+from tests.fakes.attested import AttestationHarness, rewritten
 from tests.plans.cells import make_cell, plan_model
 from workers.attest.attester import Attester
 from workers.attest.provenance import cell_of, recipe_of
@@ -96,6 +97,30 @@ def test_inputs_tools_and_stages_are_those_of_the_manifest(harness: AttestationH
     keys = [stage["key"] for stage in definition["internalParameters"]["stages"]]
     assert keys == [stage["key"] for stage in built.manifest["stages"]]
     assert definition["internalParameters"]["stamp"] == "20260609"
+
+
+@pytest.mark.parametrize(
+    ("version", "uri"),
+    [("0.0.0-1-x", {"uri": "pkg:generic/modelmill-tiny-model@0.0.0-1-x"}), ("", {})],
+)
+def test_what_was_compiled_names_the_portable_package_that_it_is_made_of(
+    harness: AttestationHarness, version: str, uri: dict[str, str]
+) -> None:
+    cell, tree = make_cell(), "a" * 64
+    built = harness.builder.build(cell)
+    compiled = replace(built, manifest={**built.manifest, "portable": {"tree": tree}})
+    origin = replace(cell, origin=Origin(version, tree))
+    told = Attester(harness.host).attest(rewritten(compiled), origin)
+    definition = read(told, PROVENANCE)["predicate"]["buildDefinition"]
+    inputs = {one["name"]: one for one in definition["resolvedDependencies"]}
+    assert inputs["portable"] == {"name": "portable", **uri, "digest": {"modelmillTree": tree}}
+    assert verify_folder(told.folder).ok
+    inputs["portable"]["digest"]["modelmillTree"] = "b" * 64
+    definition["resolvedDependencies"] = list(inputs.values())
+    stated = {**read(told, PROVENANCE)}
+    stated["predicate"]["buildDefinition"] = definition
+    (told.folder / PROVENANCE).write_text(json.dumps(stated))
+    assert any("another portable package" in text for text in verify_folder(told.folder).problems)
 
 
 def test_a_source_on_the_hub_is_named_with_its_commit(harness: AttestationHarness) -> None:
