@@ -35,6 +35,7 @@ SAMPLE = (
     ("llava", "image-text-to-text"),  # components
     ("ctrl", "text-generation"),  # no cache
     ("longformer", "feature-extraction"),  # windows
+    ("prophetnet", "text2text-generation"),  # a mask that is filled in place
     ("recurrent_gemma", "feature-extraction"),  # a scaling that a trace lacks
     ("doge", "text-classification"),  # its fused attention forgets the order of the text
 )
@@ -189,6 +190,18 @@ def test_windows_of_a_text_are_those_of_transformers() -> None:
         states = torch.randn(3, length, 5)
         wanted = LongformerSelfAttention._chunk(states, 4)
         assert torch.equal(longformer.chunk(None, states, 4), wanted)
+
+
+def test_predicted_streams_see_what_transformers_shows_them() -> None:
+    import torch
+    from transformers.models.prophetnet.modeling_prophetnet import ngram_attention_bias
+
+    from workers.optimum_engine.architectures import prophetnet
+
+    for length, streams in ((5, 2), (7, 3)):
+        wanted = ngram_attention_bias(length, streams, "cpu", torch.float32)
+        found = prophetnet.bias(length, streams, "cpu", torch.float32)
+        assert torch.equal(found, wanted + 0.0)
 
 
 def test_the_name_of_a_backbone_gives_way_to_its_configuration() -> None:
