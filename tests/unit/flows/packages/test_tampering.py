@@ -31,7 +31,7 @@ from flows.packages.rebuild import rebuild
 from flows.packages.reverify import opened_package
 from flows.packages.run_records import statement_files, write_files
 from flows.packages.signing import signature_check, signer_of
-from matrix.digest import PROVENANCE, SBOM, SIGNATURE, tree_digest
+from matrix.digest import PROVENANCE, SBOM, SIGNATURE, LocalFile, tree_digest
 from matrix.errors import MillError
 from matrix.model import Cell, Profile
 from tests.fakes.attested import AttestationHarness, rewritten
@@ -43,6 +43,7 @@ from workers.build.package import entry_of
 
 Contents = dict[str, bytes]
 MODEL, MANIFEST, RECORD = "model.onnx", "modelmill.json", "build.json"
+SAMPLE, RESULT = "samples/00.npz", "samples/00.out.npz"
 PROFILE = Profile("htp73", "qnn_npu", "qnn", {"htp_arch": "73"})
 CELL = make_cell(label="qnn_npu", precision="w8a16")
 NAME = (CELL.package, CELL.version)
@@ -86,7 +87,12 @@ def works(tmp_path_factory: pytest.TempPathFactory) -> Works:
     sign, theirs = signer_of(signing), signer_of(settings_in(folder, sign_key=str(foreign)))
 
     def made(cell: Cell, **how: Any) -> Contents:
-        return contents_of(harness.attested(cell, **how))
+        built = harness.builder.build(cell)
+        place = built.folder / RESULT
+        place.write_bytes(cell.id.encode())
+        added = LocalFile(entry_of(RESULT, place.read_bytes()), place)
+        judged = replace(built, files=(*built.files, added))
+        return contents_of(Attester(harness.host, **how).attest(judged, cell))
 
     def changed(how: Callable[[Built], Built], **way: Any) -> Contents:
         built = rewritten(how(harness.builder.build(CELL)))
@@ -281,6 +287,11 @@ TAMPERED: dict[str, tuple[Callable[[Contents, Works], None], frozenset[str]]] = 
     "an unlisted program": (put("modeling_tiny.py", b"import os"), NOTHING),
     "an unlisted file below": (put("1_Pooling/config.json", b"{}"), NOTHING),
     "an unlisted sample": (put("samples/00.npz", b"x"), NOTHING),
+    "an unlisted result of the reference": (put("samples/99.out.npz", b"x"), NOTHING),
+    "another result of the reference": (put(RESULT, b"x"), NOTHING),
+    "no result of the reference": (drop(RESULT), NOTHING),
+    "another sample": (put(SAMPLE, flip), NOTHING),
+    "no sample": (drop(SAMPLE), NOTHING),
     "an index.json": (put("index.json", b'{"format": 1, "stamp": "1", "cells": []}'), NOTHING),
     "an index.json in place of the manifest": (
         lambda contents, _works: contents.update({"index.json": contents.pop(MANIFEST)}),
