@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import weakref
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from workers import composition
 from workers.engine import Request, StageError, StageJob
 from workers.optimum_engine import OptimumEngine, compared
 from workers.optimum_engine.architectures.rows import rows
+from workers.sources import load
 
 pytestmark = [
     pytest.mark.engine,
@@ -139,6 +141,28 @@ def test_a_model_that_runs_only_as_it_was_traced_is_told_so(
     assert found["parts"] == {
         ".": {"model": "as traced", "unchanged": "TypeError", "attention": "sdpa"}
     }
+
+
+def test_a_large_model_has_left_the_memory_when_its_graph_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    modules: list[Any] = []
+
+    def loaded(*given: Any) -> Any:
+        model, checkpoint = load_model(*given)
+        modules.append(weakref.ref(model))
+        return model, checkpoint
+
+    def rows_of(*given: Any) -> Any:
+        assert [one() for one in modules] == [None]
+        return compare_rows(*given)
+
+    load_model, compare_rows = load.load, compared.rows
+    monkeypatch.setattr(load, "load", loaded)
+    monkeypatch.setattr(compared, "rows", rows_of)
+    monkeypatch.setattr(compared, "LARGE", 1)
+    found = exported(zoo()["bert", "fill-mask"], tmp_path / "out")
+    assert found["parts"] == {".": {"model": "unchanged", "attention": "sdpa"}}
 
 
 def test_a_model_that_draws_random_numbers_is_not_compared(

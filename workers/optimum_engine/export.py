@@ -73,15 +73,18 @@ def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
         composition.write(side_by_side(record) if weights else record, job.out)
         taken = {name: names for name, (names, _outputs) in ports.items()}
         generated.write(model, record, taken, partial(_example, parts, job.out), job.out)
-    compared_facts, figures = compared.compare_parts(job, parts, model.config.model_type, temp)
+    model_type, names = model.config.model_type, [name for name in parts if name]
+    left = dict(parts)
+    del model, parts, module, config  # only `left` has them
+    compared_facts, figures = compared.compare_parts(job, left, model_type, temp)
     return {
         **_noticed(weights_of, compared_facts),
         "compared": compared_facts,
         "figures": figures,
-        "components": [name for name in parts if name],
+        "components": names,
         "precision": "fp32",
         "task": task,
-        "model_type": model.config.model_type,
+        "model_type": model_type,
         "weights": weights_of,
         "graphs": facts,
     }
