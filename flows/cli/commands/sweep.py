@@ -48,7 +48,8 @@ def _dry_run(arguments: Arguments, plan: Plan) -> Exit:
     from flows.sweep.published import Listing, check_present, list_feed
 
     feed = arguments.work.open_feed()
-    if feed.is_new and arguments.work.has_state():
+    publishes = not arguments.settings.no_publish
+    if publishes and feed.is_new and arguments.work.has_state():
         with arguments.work.read_state() as state:
             check_present(feed, state)
     found = Listing() if feed.is_new else list_feed(feed, plan, every_stamp=False)
