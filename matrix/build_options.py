@@ -15,7 +15,7 @@ from matrix.reader import Entry
 from matrix.vocabulary import BASIC_PASSES, EXTENDED_PASSES, FLAGS
 
 LEVELS = ("disabled", "basic", "extended")
-CALIBRATIONS = ("minmax", "percentile", "entropy")
+CALIBRATIONS = ("minmax", "average", "percentile", "mse", "entropy")
 MOST_SAMPLES = 4096
 BLOCK_SIZES = (16, 32, 64, 128, 256)
 
@@ -82,8 +82,9 @@ _REQUANTIZE = Option(
 )
 _CALIBRATION = Option(
     _choice(CALIBRATIONS),
-    "activation ranges: `minmax` (default), `percentile` (without the outermost 0.01 %), or, with"
-    " winml, `entropy`",
+    "activation ranges: `minmax` (default), `percentile` (without the outermost 0.01 %); with"
+    " optimum also `average` (of the ends in each sample) and `mse` (the least squared error), with"
+    " winml `entropy`",
 )
 
 OPTIMUM: Mapping[str, Option] = {
@@ -96,7 +97,7 @@ OPTIMUM: Mapping[str, Option] = {
     "without_passes": Option(
         _some((*BASIC_PASSES, *EXTENDED_PASSES)), "passes of ONNX Runtime that do not run"
     ),
-    "calibration": replace(_CALIBRATION, values=("minmax", "percentile")),
+    "calibration": replace(_CALIBRATION, values=("minmax", "average", "percentile", "mse")),
     "samples": _SAMPLES,
     "per_channel": _PER_CHANNEL,
     "symmetric": _SYMMETRIC,
@@ -111,7 +112,7 @@ WINML: Mapping[str, Option] = {
         Entry.flag,
         "winml: whether its analyzer looks for further switches; default true",
     ),
-    "calibration": _CALIBRATION,
+    "calibration": replace(_CALIBRATION, values=("minmax", "percentile", "entropy")),
     "samples": _SAMPLES,
     "per_channel": _PER_CHANNEL,
     "symmetric": _SYMMETRIC,

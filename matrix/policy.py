@@ -21,6 +21,8 @@ CALIBRATED = ("w8a16", "w8a8")
 """With quantized activations, whose ranges come from samples."""
 FOUR_BITS = ("w4", "w4a16")
 """4-bit weights; float32 arithmetic, or everything else in fp16."""
+HALVES = ("fp16", "w4a16")
+"""That compute in fp16."""
 PLAIN_FORM = "DequantizeLinear"
 FORMS = (PLAIN_FORM, "MatMulNBits")
 """How 4-bit weights are written: the operator that reads them."""

@@ -44,6 +44,10 @@ FLOOR = {
 the precision that the error it may have could not be told from rounding."""
 TAKEN = 0.9
 """The share of the nodes that a provider must take for parity to be parity on it."""
+MORE_BITS = 0.5
+"""The largest share of weights that may have more bits than the precision says."""
+IN_FLOAT = 0.25
+"""The largest share of multiplications that a w8a16 or w8a8 graph may do in floating point."""
 METRICS = ("accuracy", "agreement")
 WITHIN = 0.02
 

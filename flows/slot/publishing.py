@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from feed.errors import (
@@ -54,6 +55,13 @@ def publish_package(work: CellWork, publisher: Publisher, built: Built) -> bool:
         built.release()
 
 
+def _labels(built: Built) -> list[str]:
+    """What a listing shows of a precision that holds more bits than its name says."""
+    applied = [row.get("facts", {}).get("applied") for row in built.manifest.get("stages", ())]
+    labels = [one["label"] for one in applied if isinstance(one, Mapping) and "label" in one]
+    return [f"({label})" for label in dict.fromkeys(labels) if "," in label]
+
+
 def _publish(work: CellWork, publisher: Publisher, built: Built) -> bool:
     work.record(Status.PUBLISHING)
     planned, started = work.planned, time.monotonic()
@@ -63,8 +71,9 @@ def _publish(work: CellWork, publisher: Publisher, built: Built) -> bool:
             planned.package,
             planned.version,
             built.files,
-            # A listing shows packages that failed verification.
-            description_text=work.id if reached else f"{work.id} (unverified)",
+            description_text=" ".join(
+                [work.id, *_labels(built), *([] if reached else ["(unverified)"])]
+            ),
             tree=built.tree,
             timeout=planned.cell.publish_timeout,
             cancel=work.lease.gone,

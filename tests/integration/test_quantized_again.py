@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from onnx import helper
 
 from tests.engines import graphs
 from tests.engines.sources import make_request
-from workers.engine import StageJob
+from workers.engine import StageError, StageJob
 from workers.optimum_engine import OptimumEngine, layout
 from workers.samples import files
 from workers.samples.parts import PARTS
@@ -34,18 +34,18 @@ def graph(sizes: Any) -> Any:
     weights = {
         "w": (random.standard_normal((8, 16)) * sizes).astype(np.float32),
         "sizes": sizes,
-        "v": random.standard_normal((16, 4)).astype(np.float32),
+        "v": random.standard_normal((16, 32)).astype(np.float32),
     }
     nodes = [
         helper.make_node("MatMul", ["x", "w"], ["a"], name="first"),
         helper.make_node("Div", ["a", "sizes"], ["b"], name="even"),
         helper.make_node("MatMul", ["b", "v"], ["y"], name="second"),
     ]
-    return graphs.model(nodes, weights, out=["batch", 4])
+    return graphs.model(nodes, weights, out=["batch", 32])
 
 
 def quantize(
-    folder: Path, steps: list[str] | None, sizes: Any = UNEVEN
+    folder: Path, steps: list[str] | None, sizes: Any = UNEVEN, blocked: Sequence[str] = ()
 ) -> tuple[Any, Mapping[str, Any], list[str]]:
     """The graph that the stage writes, its facts, and what it said on the way."""
     model_file.save(graph(sizes), folder / "optimize")
@@ -53,6 +53,7 @@ def quantize(
     sets = [{"x": random.standard_normal((2, 8)).astype(np.float32)} for _ in range(4)]
     files.save(dict.fromkeys(PARTS, sets), folder / "inputs")
     given: dict[str, Any] = {"precision": "w8a16", "channels": ["Conv", "Gemm"]}
+    given["blocked_ops"] = blocked
     if steps is not None:
         given |= {"parity": {"snr": 15.0}, "requantize": steps}
     said: list[str] = []
@@ -69,16 +70,16 @@ def test_it_is_quantized_again_until_parity_holds(tmp_path: Path) -> None:
     assert steps == ["as asked", "percentile", "wide"]
     figures = [one["snr"] for one in facts["attempts"]]
     assert figures[0] < 15 < figures[-1]
-    assert facts["applied"] == "wide"
-    assert facts["notice"].startswith("quantized again: 1 operator with 16 bits, ")
-    assert "quantizing again: percentile calibration" in said
+    assert facts["applied"]["step"] == "wide"
+    assert facts["notice"].startswith("w8a16, 1 operator in 16-bit weights: quantized again, ")
+    assert "quantizing again: percentile" in said
     again, told, _ = quantize(tmp_path / "b", EVERY)
     assert (again.SerializeToString(), told) == (model.SerializeToString(), facts)
 
 
 def test_the_operator_that_loses_most_gets_16_bits(tmp_path: Path) -> None:
     model, facts, _ = quantize(tmp_path, ["wide"])
-    assert facts["applied"] == "wide"
+    assert facts["applied"]["step"] == "wide"
     assert facts["wide"] == ["first"]
     assert facts["attempts"][-1]["snr"] > 15
     kinds = Counter(tensor.data_type for tensor in model.graph.initializer if tensor.dims)
@@ -116,3 +117,9 @@ def _scales(model: Any) -> dict[str, int]:
         for node in model.graph.node
         if node.op_type == "DequantizeLinear"
     }
+
+
+def test_a_graph_that_is_mostly_float_is_no_w8a16(tmp_path: Path) -> None:
+    with pytest.raises(StageError, match="is no w8a16: 100% of its weights") as raised:
+        quantize(tmp_path, [], blocked=["MatMul"])
+    assert "another precision" in raised.value.hint

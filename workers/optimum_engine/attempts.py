@@ -16,20 +16,23 @@ those of `choose`, and the verdict is given on others.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from machine.files import remove_tree
+from matrix.verification import IN_FLOAT, MORE_BITS
 from workers.engine import StageError, StageJob
 from workers.numerics.compare import MOST_DB
-from workers.optimum_engine import losses, qdq
+from workers.optimum_engine import label, losses, qdq
 from workers.optimum_engine.float_graph import FloatGraph
+from workers.optimum_engine.label import Sizes
 from workers.optimum_engine.losses import Distance
 from workers.optimum_engine.qdq import Settings
 from workers.samples import files
 from workers.samples.parts import CHOOSE, FIT
 from workers.sources import model_file, onnx_graph
+from workers.sources.errors import quantize_error
 
 ASKED = "as asked"
 _DIGITS = 3
@@ -47,6 +50,8 @@ class Attempt:
     settings: Settings
     distance: Distance
     folder: Path = Path()
+    applied: Mapping[str, Any] = field(default_factory=dict)
+    """What has more bits than the precision says (`label`)."""
 
     @property
     def snr(self) -> float:
@@ -60,6 +65,7 @@ class Ranking:
 
     names: Sequence[str]
     """Those with a weight, beginning with the one that loses most."""
+    sizes: Sizes
     lossy: frozenset[str] = frozenset()
     """Those, with a weight or without, whose results lose too much."""
 
@@ -77,7 +83,13 @@ def convert(
     trials = _Trials(job, graph, source, temp)
     first = trials.carry_out(ASKED, asked)
     tried = search(first, job.params["requantize"], trials.carry_out, trials.rank)
-    folder = best(tried).folder
+    chosen = best(tried)
+    if beyond := label.fault(chosen.applied):
+        raise quantize_error(
+            f"the graph is no {precision}: {beyond}",
+            "set another precision, or fewer float_ops, for this model in the catalog",
+        )
+    folder = chosen.folder
     model = model_file.load_graph(folder)
     return model, folder, {**qdq.facts(model, len(sets)), **told(tried)}
 
@@ -116,17 +128,32 @@ def changed(step: str, attempt: Attempt, rank: Callable[[Attempt], Ranking]) -> 
     names, count = ranking.names, len(ranking.names)
     least = 1 if count > 1 else 0
     quarter, most = max(least, count // 4), max(least, count * _QUARTERS[step] // 4)
+    own = ranking.sizes
+    # In w8a8, 16 bits are for results: they leave weights as they are.
+    weights = own.weights if settings.precision == "w8a16" else {}
     if step == "float":
-        floats = ranking.lossy | frozenset(names[:quarter])
-        return replace(settings, floats=floats, wide=frozenset(names[quarter:most]) - floats)
-    return replace(settings, wide=frozenset(names[:most]))
+        order = [*names[:quarter], *sorted(ranking.lossy.difference(names[:quarter]))]
+        floats = label.within(order, own.macs, IN_FLOAT)
+        left = MORE_BITS - sum(weights.get(name, 0.0) for name in floats)
+        wide = [name for name in names[:most] if name not in floats]
+        return replace(
+            settings,
+            floats=frozenset(floats),
+            wide=frozenset(label.within(wide, weights, left)),
+        )
+    return replace(settings, wide=frozenset(label.within(names[:most], weights, MORE_BITS)))
 
 
-def ranking(precision: str, weights: Mapping[str, float], results: Mapping[str, float]) -> Ranking:
+def ranking(
+    precision: str,
+    weights: Mapping[str, float],
+    results: Mapping[str, float],
+    own: Sizes,
+) -> Ranking:
     """By the type that gets more bits: weights in w8a16, results in w8a8."""
     lost = weights if precision == "w8a16" else {name: results.get(name, 0.0) for name in weights}
     names = sorted(lost, key=lambda name: (-round(lost[name], _DIGITS), name))
-    return Ranking(names, frozenset(name for name, loss in results.items() if loss > _LOSSY))
+    return Ranking(names, own, frozenset(name for name, loss in results.items() if loss > _LOSSY))
 
 
 def told(tried: Sequence[Attempt]) -> dict[str, Any]:
@@ -136,7 +163,7 @@ def told(tried: Sequence[Attempt]) -> dict[str, Any]:
     chosen, first = best(tried), tried[0]
     facts: dict[str, Any] = {
         "attempts": [{"step": one.step, "snr": one.snr} for one in tried],
-        "applied": chosen.step,
+        "applied": {"step": chosen.step, **chosen.applied},
     }
     for name in ("wide", "floats"):
         if names := getattr(chosen.settings, name):
@@ -146,19 +173,14 @@ def told(tried: Sequence[Attempt]) -> dict[str, Any]:
     else:
         gain = f"{first.snr:g} -> {chosen.snr:g} dB above the error"
         short = " (still misses parity)" if chosen.distance.fault else ""
-        notice = f"quantized again: {described(chosen.settings)}, {gain}{short}"
+        named = chosen.applied.get("label", chosen.settings.precision)
+        notice = f"{named}: quantized again{described(chosen.settings)}, {gain}{short}"
     return {**facts, "notice": notice}
 
 
 def described(settings: Settings) -> str:
-    """What is not as usual."""
-    parts = []
-    if settings.calibration == "percentile":
-        parts.append("percentile calibration")
-    for names, what in ((settings.wide, "with 16 bits"), (settings.floats, "in float")):
-        if names:
-            parts.append(f"{len(names)} operator{'s' * (len(names) > 1)} {what}")
-    return ", ".join(parts)
+    """What is not as usual, beside what the label says."""
+    return " with percentile calibration" if settings.calibration == "percentile" else ""
 
 
 class _Trials:
@@ -174,6 +196,7 @@ class _Trials:
         self._job = job
         self._graph = graph
         self._sets = files.load(job.inputs["inputs"], job.component, CHOOSE)
+        self._sizes = label.sizes(model_file.load_graph(graph.folder))
         self._judge = losses.Judge(source, self._sets, job.params["parity"])
         self._temp = temp
         self._folders: dict[Settings, Path] = {}
@@ -183,25 +206,39 @@ class _Trials:
         """Quantize, and compare the outputs."""
         folder = self._temp / f"attempt-{len(self._folders)}"
         if self._folders:
-            self._job.progress(f"quantizing again: {described(settings)}")
+            self._job.progress(f"quantizing again: {step}")
         self._folders[settings] = folder
         try:
             model = self._graph.quantized(settings)
             onnx_graph.sort(model.graph)
             model_file.save(model, folder, self._graph.folder)
-            distance = self._judge.distance(folder)
+            found = self._applied(settings)
+            if beyond := label.fault(found):
+                distance = Distance(-MOST_DB, beyond)
+            else:
+                distance = self._judge.distance(folder)
         except StageError as error:
             if step == ASKED and not folder.is_dir():
                 raise
-            return Attempt(step, settings, Distance(-MOST_DB, str(error)), folder)
-        return Attempt(step, settings, distance, folder)
+            worst = Distance(-MOST_DB, str(error))
+            return Attempt(step, settings, worst, folder, self._applied(settings))
+        return Attempt(step, settings, distance, folder, found)
+
+    def _applied(self, settings: Settings) -> dict[str, Any]:
+        blocked = {
+            node.name
+            for node in model_file.load_graph(self._graph.folder).graph.node
+            if node.op_type in settings.blocked
+        }
+        floats = settings.floats | blocked
+        return label.applied(settings.precision, self._sizes, settings.wide, floats)
 
     def rank(self, attempt: Attempt) -> Ranking:
         """By what they lose on one sample."""
         plain = replace(attempt.settings, wide=frozenset(), floats=frozenset())
         if plain not in self._ranked:
             self._job.progress("comparing operators")
-            self._ranked[plain] = ranking(plain.precision, *self._losses(plain))
+            self._ranked[plain] = ranking(plain.precision, *self._losses(plain), self._sizes)
         return self._ranked[plain]
 
     def _losses(self, plain: Settings) -> tuple[dict[str, float], dict[str, float]]:

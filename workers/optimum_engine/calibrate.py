@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from workers.optimum_engine import masks
+from workers.optimum_engine import histograms, masks
 from workers.sources import model_file, runtime
 from workers.sources.errors import quantize_error
 
@@ -23,8 +23,9 @@ class Limits:
 
     depth: float
     """What hides a position (in a mask that the graph computes) counts as this."""
-    outermost: float = 0.0
-    """The share of the values that is left out, half of it at each end, in every sample."""
+    levels: int
+    """The steps of a range."""
+    method: str = "minmax"
 
 
 def ranges(
@@ -58,10 +59,11 @@ def ranges(
         for names in chunks(tensors, inputs):
             outputs = ready.run(names, {key: sample[key] for key in inputs if key in sample})
             found.widen(dict(zip(names, outputs, strict=True)))
-    for name in hidden & found.bounds.keys():
-        low, high = found.bounds[name]
-        found.bounds[name] = min(low, -limits.depth), high
-    return {name: rounded(*bounds) for name, bounds in sorted(found.bounds.items())}
+    ranges = found.ranges()
+    for name in hidden & ranges.keys():
+        low, high = ranges[name]
+        ranges[name] = min(low, -limits.depth), high
+    return {name: rounded(*bounds) for name, bounds in sorted(ranges.items())}
 
 
 def float_tensors(model: Any) -> dict[str, Any]:
@@ -93,61 +95,68 @@ def chunks(tensors: Mapping[str, Any], inputs: Iterable[str]) -> list[list[str]]
 
 
 class _Found:
-    """The bounds of tensors over the samples so far."""
+    """What is known of tensors after the samples so far."""
 
     def __init__(self, limits: Limits, hiding: set[str]) -> None:
         self._limits = limits
         self._hiding = hiding
         self._endless: set[str] = set()
-        self.bounds: dict[str, tuple[float, float]] = {}
+        self._bounds: dict[str, list[tuple[float, float]]] = {}
+        self._counts: dict[str, Any] = {}
 
     def widen(self, arrays: Mapping[str, Any]) -> None:
         """Take another sample's values."""
         for name, array in arrays.items():
             if not array.size or name in self._endless:
                 continue
-            low, high = bounds(array, self._limits, hides=name in self._hiding)
+            hides = name in self._hiding
+            low, high = bounds(array, self._limits.depth, hides=hides)
             if math.isnan(low) or math.isnan(high):
                 raise quantize_error(
                     f"the model computes NaN at '{name}'", "check the model or its dataset"
                 )
             if max(-low, high) > masks.ENDLESS:
                 self._endless.add(name)
-                self.bounds.pop(name, None)
+                self._bounds.pop(name, None)
                 continue
-            before = self.bounds.get(name, (low, high))
-            self.bounds[name] = min(low, before[0]), max(high, before[1])
+            self._bounds.setdefault(name, []).append((low, high))
+            # Cutting off what hides would let it be seen.
+            if self._limits.method in {"percentile", "mse"} and not hides:
+                made = histograms.counts(array)
+                self._counts[name] = self._counts[name] + made if name in self._counts else made
+
+    def ranges(self) -> dict[str, tuple[float, float]]:
+        """By the method of the limits."""
+        return {name: self._range(name, several) for name, several in self._bounds.items()}
+
+    def _range(self, name: str, several: Sequence[tuple[float, float]]) -> tuple[float, float]:
+        lows, highs = zip(*several, strict=True)
+        low, high, limits = min(lows), max(highs), self._limits
+        if limits.method == "average" and name not in self._hiding:
+            return math.fsum(lows) / len(lows), math.fsum(highs) / len(highs)
+        if name not in self._counts:
+            return low, high
+        if limits.method == "percentile":
+            return histograms.percentile(self._counts[name], low, high)
+        return histograms.mse(self._counts[name], low, high, limits.levels)
 
 
-def bounds(array: Any, limits: Limits, *, hides: bool) -> tuple[float, float]:
+def bounds(array: Any, depth: float, *, hides: bool) -> tuple[float, float]:
     """The bounds of a tensor's values, as they are if these are NaN or endless.
 
-    `hides`: its largest values hide positions.
+    `hides`: its largest values hide positions, and count as `depth`.
     """
     import numpy as np
 
     low, high = float(array.min()), float(array.max())
-    most = max(-low, high)
-    if hides and most > masks.HIDES:
-        finite = array[np.abs(array) <= masks.HIDES]
-        inner = _inner(finite, limits.outermost) if finite.size else (0.0, 0.0)
-        return (
-            min(inner[0], -limits.depth) if low < -masks.HIDES else inner[0],
-            max(inner[1], limits.depth) if high > masks.HIDES else inner[1],
-        )
-    return _inner(array, limits.outermost) if most <= masks.ENDLESS else (low, high)
-
-
-def _inner(array: Any, outermost: float) -> tuple[float, float]:
-    """The bounds of an array without the outermost share of its values."""
-    import numpy as np
-
-    if not outermost:
-        return float(array.min()), float(array.max())
-    # Values of the array, not between them, so that every CPU finds the same.
-    ends = (outermost / 2, 1 - outermost / 2)
-    low, high = np.quantile(array, ends, method="closest_observation")
-    return float(low), float(high)
+    if not hides or not max(-low, high) > masks.HIDES:
+        return low, high
+    finite = array[np.abs(array) <= masks.HIDES]
+    inner = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
+    return (
+        min(inner[0], -depth) if low < -masks.HIDES else inner[0],
+        max(inner[1], depth) if high > masks.HIDES else inner[1],
+    )
 
 
 def rounded(low: float, high: float) -> tuple[float, float]:

@@ -11,9 +11,6 @@ from workers.optimum_engine.qdq import Settings
 from workers.sources import model_file, onnx_graph, runtime, weight_file
 from workers.sources.errors import one_line, quantize_error
 
-OUTERMOST = 1e-4
-"""The share of a tensor's values that `percentile` leaves out, half of it at each end."""
-
 _BIASED = ("Conv", "ConvTranspose", "Gemm", "InstanceNormalization", "LayerNormalization")
 
 
@@ -50,8 +47,8 @@ class FloatGraph:
         """The range of every tensor, found once by each method."""
         method = settings.calibration
         if method not in self._ranges:
-            outermost = OUTERMOST if method == "percentile" else 0.0
-            limits = calibrate.Limits(masks.DEPTH[settings.precision], outermost)
+            precision = settings.precision
+            limits = calibrate.Limits(masks.DEPTH[precision], qdq.LEVELS[precision], method)
             self._ranges[method] = calibrate.ranges(
                 self.folder, self._sets, self._temp / f"calibrate-{method}", limits, self._progress
             )

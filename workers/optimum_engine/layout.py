@@ -13,7 +13,7 @@ from typing import Any
 from machine.files import read_json
 from matrix.build_options import LEVELS
 from matrix.model import SourceKind
-from matrix.policy import CALIBRATED, FORMS, FOUR_BITS, PLAIN_FORM
+from matrix.policy import CALIBRATED, FORMS, FOUR_BITS, HALVES, PLAIN_FORM
 from matrix.verification import Limit
 from workers.engine import SOURCE, Request, StageSpec
 from workers.optimum_engine import decoders
@@ -154,6 +154,8 @@ def _quantize(policy: Mapping[str, Any], last: str, task: str) -> StageSpec | No
         if options.get("requantize", True):
             params["parity"] = _parity(policy, task)
             params["requantize"] = [step for step, by in STEPS.items() if by not in options]
+    if precision in HALVES:
+        inputs = (last, "inputs")
     if precision in FOUR_BITS:
         params["weights"] = {
             "form": policy["quantizer"] or PLAIN_FORM,

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from matrix.nearest import hint
-from matrix.policy import FOUR_BITS
+from matrix.policy import FOUR_BITS, HALVES
 from workers.engine import StageJob
-from workers.optimum_engine import attempts, int4, weight_only
-from workers.optimum_engine.patched import patched
-from workers.sources import model_file, onnx_graph, runtime, weight_file
-from workers.sources.errors import one_line, quantize_error
+from workers.optimum_engine import attempts, halves, int4, weight_only
+from workers.samples import files
+from workers.samples.parts import CHOOSE, FIT
+from workers.sources import model_file, onnx_graph
+from workers.sources.errors import quantize_error
+
+_FIT = 8
+"""Samples of the part `fit` that fp16 is tried on beside those of the part `choose`."""
 
 
 def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
@@ -25,9 +28,10 @@ def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
     _check_floats(graph, precision)
     _check_operators(graph, blocked)
     del graph
+    sets = _samples(job) if precision in HALVES else []
     if precision == "fp16":
         job.progress("converting to fp16")
-        model, facts = to_fp16(source, temp, blocked)
+        model, facts = halves.convert(source, temp, blocked, sets)
     elif precision == "w8":
         job.progress("quantizing the weights")
         model, facts = weight_only.convert(source, blocked)
@@ -39,51 +43,18 @@ def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
             model_file.save(model, temp / "int4", source)
             source = temp / "int4"
             job.progress("converting the rest to fp16")
-            model, rest = to_fp16(source, temp, blocked)
+            model, rest = halves.convert(source, temp, blocked, sets)
             facts = {**facts, **rest, "types": {**facts["types"], **rest["types"]}}
     else:
         model, source, facts = attempts.convert(job, source, temp, precision, blocked)
+    if precision in HALVES and (kept := len(facts.get("floats", ()))):
+        label = f"{precision}, {kept} operator{'s' * (kept > 1)} in float32"
+        facts |= {"applied": {"label": label, "float": kept}}
+        facts["notice"] = f"{label}: fp16 cannot hold their values"
     onnx_graph.sort(model.graph)
     model_file.save(model, job.out, source)
     model_file.copy_side_files(given, job.out)
     return {"precision": precision, **facts, **onnx_graph.facts(model)}
-
-
-def _value_info(tensor: Any) -> Any:
-    from onnx import helper
-
-    return helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims)
-
-
-def _floats_beside(model: Any, source: Path) -> set[str]:
-    """The names of the float weights beside a graph; constants, which have no name, are read."""
-    import onnx
-
-    found = set()
-    weights = {tensor.name for one in onnx_graph.graphs(model) for tensor in one.initializer}
-    for tensor in onnx_graph.tensors(model):
-        if tensor.name not in weights:
-            weight_file.take_in(tensor, source)
-        elif tensor.data_type == onnx.TensorProto.FLOAT and onnx_graph.external(tensor):
-            found.add(tensor.name)
-    return found
-
-
-def _halve(model: Any, names: Container[str], source: Path) -> None:
-    """Convert the weights beside a graph: the converter changes their type and not their bytes."""
-    import numpy as np
-    import onnx
-    from onnxruntime.transformers.float16 import convert_np_to_float16
-
-    for tensor in onnx_graph.tensors(model):
-        if tensor.data_type != onnx.TensorProto.FLOAT16 or tensor.name not in names:
-            continue
-        tensor.data_type = onnx.TensorProto.FLOAT
-        values = weight_file.values(tensor, source)
-        halves = np.empty(values.shape, np.float16)
-        for part in weight_only.parts(values):
-            halves[part] = convert_np_to_float16(values[part])
-        tensor.CopyFrom(onnx.numpy_helper.from_array(halves, tensor.name))
 
 
 def _check_floats(graph: Any, precision: str) -> None:
@@ -107,34 +78,8 @@ def _check_operators(graph: Any, names: Sequence[str]) -> None:
             raise quantize_error(f"there is no operator '{name}'", hint(name, known))
 
 
-def to_fp16(source: Path, temp: Path, blocked: Sequence[str]) -> tuple[Any, dict[str, Any]]:
-    """The graph in half precision with float32 inputs and outputs, and facts about it."""
-    import onnx
-    from onnxruntime.transformers import float16
-
-    typed = temp / "typed"
-    model_file.save_graph(model_file.load_graph(source), source, typed)
-    runtime.add_types(typed, temp / "types")
-    model = model_file.load_graph(typed)
-    beside = _floats_beside(model, source)
-    # It reads a whole weight for its shape.
-    named = patched("make_value_info_from_tensor", _value_info, float16)
-    with warnings.catch_warnings(record=True) as truncated, named:
-        warnings.simplefilter("always")
-        try:
-            model = float16.convert_float_to_float16(
-                model,
-                keep_io_types=True,
-                disable_shape_infer=True,
-                op_block_list=[*float16.DEFAULT_OP_BLOCK_LIST, *blocked],
-            )
-        except (ValueError, KeyError, RuntimeError, TypeError, AttributeError) as error:
-            raise quantize_error(f"fp16 conversion failed: {one_line(error)}") from error
-        _halve(model, beside, source)
-    halves = sum(t.data_type == onnx.TensorProto.FLOAT16 for t in model.graph.initializer)
-    floats = sum(t.data_type == onnx.TensorProto.FLOAT for t in model.graph.initializer)
-    del model.graph.value_info[:]
-    return model, {
-        "types": {"float16": halves, "float": floats},
-        "truncated_weights": len(truncated),
-    }
+def _samples(job: StageJob) -> list[dict[str, Any]]:
+    """Those that show the range of values; the verdict is given on others."""
+    folder, component = job.inputs["inputs"], job.component
+    fit = files.load(folder, component, FIT)
+    return [*files.load(folder, component, CHOOSE), *fit[:_FIT]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from matrix.policy import FOUR_BITS, takes_qdq
+from matrix.verification import MORE_BITS
 from workers.verify.ladder.claim import Claim
 from workers.verify.ladder.observed import Json, Judgement, Observed, not_run
 
@@ -21,7 +22,6 @@ ADVICE = (
     "the cell's log and modelmill explain CELL show what the build did; try another precision or "
     "opset in the catalog"
 )
-_MOST = 0.5
 _NEARLY_ALL = 0.9
 
 
@@ -112,12 +112,12 @@ def _qdq(precision: str, found: Json) -> list[str]:
     wanted = _SIXTEEN if precision == "w8a16" else _EIGHT
     right = sum(activations.get(name, 0) for name in wanted)
     problems = []
-    if right < _MOST * count:
+    if count - right > MORE_BITS * count:
         shown = ", ".join(f"{n} {name}" for name, n in sorted(activations.items()))
         problems.append(f"is labelled {precision}, but its activations are {shown}")
     wide = {name for name in weights if name not in _EIGHT | {"int32", "uint4", "int4"}}
     narrow = sum(weights.get(name, 0) for name in _EIGHT)
-    if wide and narrow < _MOST * sum(weights.get(name, 0) for name in _EIGHT | wide):
+    if wide and narrow < (1 - MORE_BITS) * sum(weights.get(name, 0) for name in _EIGHT | wide):
         problems.append(f"is labelled {precision}, but its weights are {', '.join(sorted(wide))}")
     return problems
 

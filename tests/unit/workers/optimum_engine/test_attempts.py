@@ -15,11 +15,13 @@ from tests.engines import graphs
 from workers.numerics.compare import MOST_DB
 from workers.optimum_engine import attempts, layout, losses
 from workers.optimum_engine.attempts import ASKED, Attempt, Ranking, ranking, search, told
+from workers.optimum_engine.label import Sizes
 from workers.optimum_engine.losses import Distance
 from workers.optimum_engine.qdq import Settings
 
 ALL = tuple(layout.STEPS)
 FIRST = Settings("w8a16")
+NONE = Sizes({}, {})
 OPERATORS = ["a", "b", "c", "d", "e", "f", "g", "h"]
 
 
@@ -28,7 +30,7 @@ def attempt(step: str, snr: float, settings: Settings = FIRST) -> Attempt:
 
 
 def rank(_attempt: Attempt) -> Ranking:
-    return Ranking(OPERATORS, frozenset({"sum"}))
+    return Ranking(OPERATORS, NONE, frozenset({"sum"}))
 
 
 def tried(figures: Sequence[float], steps: Sequence[str] = ALL) -> list[Attempt]:
@@ -55,9 +57,9 @@ def test_the_order_is_fixed_and_ends_with_the_first_that_passes() -> None:
             {"step": "percentile", "snr": 6},
             {"step": "wide", "snr": 20.5},
         ],
-        "applied": "wide",
+        "applied": {"step": "wide"},
         "wide": ["a", "b"],
-        "notice": "quantized again: percentile calibration, 2 operators with 16 bits, "
+        "notice": "w8a16: quantized again with percentile calibration, "
         "5 -> 20.5 dB above the error",
     }
 
@@ -80,7 +82,7 @@ def test_half_of_the_operators_at_most_get_more_bits() -> None:
         attempt(ASKED, 1),
         ["wide", "float"],
         lambda *_: pytest.fail("tried"),
-        lambda _: Ranking(["a"]),
+        lambda _: Ranking(["a"], NONE),
     )
     assert len(single) == 1
 
@@ -89,11 +91,12 @@ def test_without_a_passing_graph_the_best_is_kept_and_the_notice_says_so() -> No
     found = tried([5, 9, 7, 6, 6])
     assert attempts.best(found).step == "percentile"
     assert told(found)["notice"] == (
-        "quantized again: percentile calibration, 5 -> 9 dB above the error (still misses parity)"
+        "w8a16: quantized again with percentile calibration, 5 -> 9 dB above the error "
+        "(still misses parity)"
     )
     vain = tried([9, 5, 5, 5, 5])
     assert told(vain)["notice"] == "quantized in 5 ways, none better: 9 dB above the error"
-    assert told(vain)["applied"] == ASKED
+    assert told(vain)["applied"]["step"] == ASKED
 
 
 def test_what_does_not_change_the_settings_is_not_tried() -> None:
@@ -133,5 +136,21 @@ def test_the_limit_leaves_something_to_spare(tmp_path: Path) -> None:
 
 def test_weights_rank_in_w8a16_and_results_in_w8a8() -> None:
     weights, results = {"a": 0.3, "b": 0.2, "c": 0.20001}, {"b": 0.5, "a": 0.05, "sub": 0.2}
-    assert ranking("w8a16", weights, results) == Ranking(["a", "b", "c"], frozenset({"b", "sub"}))
-    assert ranking("w8a8", weights, results).names == ["b", "a", "c"]
+    assert ranking("w8a16", weights, results, NONE) == Ranking(
+        ["a", "b", "c"], NONE, frozenset({"b", "sub"})
+    )
+    assert ranking("w8a8", weights, results, NONE).names == ["b", "a", "c"]
+
+
+def test_more_bits_are_for_no_more_weights_and_products_than_the_label_allows() -> None:
+    shares = {"a": 0.4, "b": 0.2, "c": 0.1, "d": 0.1, "e": 0.1, "f": 0.1}
+    own = Ranking(list(shares), Sizes(shares, shares), frozenset({"sum"}))
+    first = attempt(ASKED, 1)
+    assert attempts.changed("wider", first, lambda _: own).wide == {"a", "c"}
+    assert attempts.changed("float", first, lambda _: own).floats == {"sum"}
+    narrow = replace(own, names=["c", "a", "b", "d", "e", "f", "g", "h"])
+    found = attempts.changed("float", first, lambda _: narrow)
+    assert found.floats == {"c", "sum"}
+    assert found.wide == {"a"}
+    results = attempt(ASKED, 1, Settings("w8a8"))
+    assert attempts.changed("wider", results, lambda _: own).wide == {"a", "b", "c"}

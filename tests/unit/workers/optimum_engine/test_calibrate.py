@@ -15,7 +15,7 @@ from onnx import helper
 
 from tests.engines import graphs
 from workers.engine import StageError
-from workers.optimum_engine import calibrate
+from workers.optimum_engine import calibrate, histograms
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False, width=32))
@@ -35,10 +35,9 @@ def test_noise_in_the_last_bits_mostly_vanishes(value: float) -> None:
 
 def test_what_hides_counts_as_the_depth_of_a_mask_and_other_numbers_as_they_are() -> None:
     lowest = float(np.finfo(np.float32).min)
-    limits = calibrate.Limits(100)
 
     def found(*values: float, hides: bool = True) -> tuple[float, float]:
-        return calibrate.bounds(np.array(values), limits, hides=hides)
+        return calibrate.bounds(np.array(values), 100, hides=hides)
 
     assert found(lowest, 1.0, 3.0) == (-100, 3)
     assert found(-math.inf, -200.0) == (-200, -200)
@@ -49,24 +48,14 @@ def test_what_hides_counts_as_the_depth_of_a_mask_and_other_numbers_as_they_are(
     assert math.isnan(found(1.0, math.nan)[0])
 
 
-def test_a_percentile_leaves_the_outermost_values_out() -> None:
-    array = np.arange(100_000, dtype=np.float32)
-    array[7], array[8] = -1e6, 1e6
-    every, inner = calibrate.Limits(100), calibrate.Limits(100, 1e-4)
-    assert calibrate.bounds(array, every, hides=False) == (-1e6, 1e6)
-    low, high = calibrate.bounds(array, inner, hides=False)
-    assert (0 <= low <= 10, 99_980 <= high <= 99_999) == (True, True)
-    assert {low, high} <= set(array.tolist())
-    few = np.array([1.0, 2.0, 3.0])
-    assert calibrate.bounds(few, inner, hides=False) == (1.0, 3.0)
-    masked = np.append(np.arange(1000.0), -np.inf)
-    assert calibrate.bounds(masked, calibrate.Limits(1e7, 1e-4), hides=True)[0] == -1e7
-
-
-def ranges(model: Any, sets: list[dict[str, Any]], folder: Path) -> dict[str, Any]:
+def ranges(
+    model: Any, sets: list[dict[str, Any]], folder: Path, method: str = "minmax"
+) -> dict[str, Any]:
     (folder / "model").mkdir(parents=True)
     onnx.save(model, str(folder / "model" / "model.onnx"))
-    return calibrate.ranges(folder / "model", sets, folder / "temp", calibrate.Limits(100))
+    return calibrate.ranges(
+        folder / "model", sets, folder / "temp", calibrate.Limits(100, 255, method)
+    )
 
 
 def typed(nodes: list[Any], weights: dict[str, Any]) -> Any:
@@ -103,3 +92,34 @@ def test_endless_values_that_hide_nothing_have_no_range(tmp_path: Path) -> None:
     model = typed(nodes, {"zero": np.float32(0), "one": np.float32(1)})
     sets = [{"x": np.full((2, 8), value, np.float32)} for value in (1, 2)]
     assert ranges(model, sets, tmp_path) == {"x": (1, 2), "y": (1, 1)}
+
+
+OUTLIERS = np.append(np.random.default_rng(3).standard_normal(65534), [-1e6, 1e6])
+
+
+@pytest.mark.parametrize(
+    ("method", "least", "most"), [("minmax", 1e6, 1e6), ("percentile", 3, 6), ("mse", 6e4, 1e6)]
+)
+def test_methods_differ_in_what_they_cut_off(
+    method: str, least: float, most: float, tmp_path: Path
+) -> None:
+    rows = OUTLIERS.astype(np.float32).reshape(-1, 8)
+    found = ranges(graphs.model([helper.make_node("Relu", ["x"], ["y"])], {}), [{"x": rows}],
+                   tmp_path, method)["x"]  # fmt: skip
+    assert least <= found[1] <= most * 1.001
+    assert least <= -found[0] <= most * 1.001
+
+
+def test_an_average_is_that_of_samples(tmp_path: Path) -> None:
+    model = typed([helper.make_node("Neg", ["x"], ["y"])], {})
+    sets = [{"x": np.full((2, 8), value, np.float32)} for value in (1, 2, 6)]
+    assert ranges(model, sets, tmp_path, "average") == {"x": (3, 3), "y": (-3, -3)}
+
+
+def test_what_is_rare_and_far_is_cut_off_where_steps_are_few() -> None:
+    values = np.append(np.random.default_rng(3).standard_normal(20_000), [12.0])
+    found = histograms.counts(values.astype(np.float32))
+    low, high = histograms.mse(found, float(values.min()), 12.0, 15)
+    assert 2 < high < 6
+    assert low > values.min() * 1.001
+    assert histograms.mse(found, float(values.min()), 12.0, 65535) == (values.min(), 12.0)

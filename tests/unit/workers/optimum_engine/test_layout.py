@@ -38,7 +38,7 @@ def test_what_a_policy_lists() -> None:
     assert list(stages(make_request(**NPU))) == ["export", "inputs", "optimize", "quantize"]
     plain = stages(make_request(optimization="disabled", precision="fp16"))
     assert list(plain) == ["export", "inputs", "quantize"]
-    assert plain["quantize"].inputs == ("export",)
+    assert plain["quantize"].inputs == ("export", "inputs")
 
 
 def test_the_export_and_the_inputs_know_nothing_of_targets() -> None:
@@ -101,7 +101,7 @@ def test_four_bits_key_their_form_and_keep_weights_where_they_can_be_found() -> 
     other = stages(make_request(precision="w4a16", quantizer="DequantizeLinear", build=build))
     weights = {"form": "DequantizeLinear", "block_size": 128, "symmetric": True}
     assert other["quantize"].params == {"precision": "w4a16", "weights": weights}
-    assert other["quantize"].inputs == ("optimize",)
+    assert other["quantize"].inputs == ("optimize", "inputs")
 
 
 def test_a_pass_of_the_next_level_runs_alone_beside_the_basic_ones() -> None:

@@ -14,7 +14,7 @@ from matrix.model import REWRITES
 from tests.engines import graphs
 from tests.engines.graphs import ROWS, outputs
 from workers.engine import Request, StageJob
-from workers.optimum_engine import attempts, quantize
+from workers.optimum_engine import attempts, halves
 from workers.samples import files
 from workers.samples.parts import PARTS
 from workers.sources import model_file, onnx_graph
@@ -23,11 +23,13 @@ from workers.sources import model_file, onnx_graph
 def test_fp16_keeps_the_types_of_the_ports(tmp_path: Path) -> None:
     model = graphs.matmul()
     model_file.save(model, tmp_path / "model")
-    made, told = quantize.to_fp16(tmp_path / "model", tmp_path, ())
+    made, told = halves.convert(tmp_path / "model", tmp_path, (), [{"x": ROWS}])
     assert told["types"] == {"float16": 1, "float": 0}
     assert {value.type.tensor_type.elem_type for value in made.graph.input} == {1}
     assert np.abs(outputs(made) - outputs(model)).max() < 0.05
-    kept, told = quantize.to_fp16(tmp_path / "model", _empty(tmp_path / "other"), ("MatMul",))
+    kept, told = halves.convert(
+        tmp_path / "model", _empty(tmp_path / "other"), ("MatMul",), [{"x": ROWS}]
+    )
     assert told["types"] == {"float16": 0, "float": 1}
     assert np.abs(outputs(kept) - outputs(model)).max() < 0.05
 
@@ -53,7 +55,7 @@ def test_large_weights_become_halves_one_at_a_time(
         monkeypatch.setattr(model_file, "EXTERNAL_THRESHOLD", threshold)
         folder = _empty(tmp_path / place)
         model_file.save(copied(model), folder / "model")
-        found, told = quantize.to_fp16(folder / "model", folder, ())
+        found, told = halves.convert(folder / "model", folder, (), [{"x": ROWS}])
         onnx_graph.sort(found.graph)
         model_file.save(found, folder / "out", folder / "model")
         made[place] = model_file.load(folder / "out" / "model.onnx")

@@ -1,0 +1,139 @@
+"""Which ranges of activations serve best: every method on every model of a catalog.
+
+    python -m tests.bench.calibration [CATALOG] [PRECISION ...]      default: demo w8a16 w8a8
+
+Each model is exported, gets its samples and is optimized as for the target qnn_npu; its graph is
+then quantized with the ranges of each method from the part `fit` and compared with the float graph
+on the part `judge`. The table has the decibels of the worst output of the worst component; ORT's
+entropy calibration is measured beside our own methods (`-`: it failed).
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from matrix.model import Cell
+from tests.bench.command import table
+from tests.engines.optimum import plan_catalog
+from workers.build.request import request_for
+from workers.engine import SOURCE, StageJob
+from workers.optimum_engine import OptimumEngine
+from workers.optimum_engine.float_graph import FloatGraph
+from workers.optimum_engine.histograms import METHODS
+from workers.optimum_engine.losses import Judge
+from workers.optimum_engine.qdq import Settings
+from workers.samples import files
+from workers.samples.parts import FIT, JUDGE
+from workers.sources import model_file, onnx_graph, runtime
+
+TARGET = "qnn_npu"
+ENTROPY = "entropy"
+
+
+def stages(cell: Cell, root: Path) -> Iterator[tuple[str, Path, Path, Mapping[str, Any]]]:
+    """Every component with the folders of its float graph and its samples, and the parameters of
+    its quantization."""
+    engine, request, folders = OptimumEngine(), request_for(cell), {SOURCE: root}
+    components: Sequence[str] = [""]
+    for spec in engine.plan(request).stages:
+        if spec.name == "quantize":
+            for name in components:
+                yield name, folders["optimize"] / name, folders["inputs"] / name, spec.params
+            return
+        folders[spec.name] = root / spec.name
+        for name in components if spec.per_component else [""]:
+            inputs = {one: _own(folders[one], name) for one in spec.inputs}
+            if SOURCE in inputs and request.model["source"]["kind"] == "folder":
+                inputs[SOURCE] = Path(request.model["source"]["ref"])
+            out = folders[spec.name] / name
+            out.mkdir(parents=True)
+            report = engine.run(StageJob(spec.name, spec.params, request, inputs, out, name))
+            if spec.name == "export":
+                components = report.facts.get("components") or [""]
+
+
+def _own(folder: Path, component: str) -> Path:
+    return folder / component if (folder / component).is_dir() else folder
+
+
+def figures(
+    source: Path, inputs: Path, params: Mapping[str, Any], precision: str, temp: Path
+) -> dict[str, float]:
+    """The decibels of each method for one graph."""
+    fit, judged = files.load(inputs, "", FIT), files.load(inputs, "", JUDGE)
+    asked = Settings.asked(precision, (), params)
+    graph = FloatGraph(source, fit, temp, asked, lambda _text: None)
+    judge = Judge(source, judged, params["parity"])
+    found = {}
+    for method in (*METHODS, ENTROPY):
+        settings = Settings.asked(precision, (), {**params, "calibration": method})
+        try:
+            if method == ENTROPY:
+                graph._ranges[method] = _entropy(graph, fit)
+            model = graph.quantized(settings)
+            onnx_graph.sort(model.graph)
+            model_file.save(model, temp / method, graph.folder)
+            found[method] = judge.distance(temp / method).snr
+        except Exception as error:  # noqa: BLE001 - the table shows the others
+            print(f"{source.parent.name} {method}: {error}", file=sys.stderr)
+    return found
+
+
+def _entropy(graph: FloatGraph, fit: Sequence[Any]) -> dict[str, tuple[float, float]]:
+    """The ranges that ONNX Runtime's entropy calibration finds; masks as ours."""
+    from onnxruntime.quantization.calibrate import HistogramCollector
+
+    usual = graph.ranges(Settings("w8a8"))
+    collector = HistogramCollector("entropy", False, 128, 128, None, None)
+    ready = model_file.load_graph(graph.folder)
+    present = {value.name for value in ready.graph.output}
+    ready.graph.output.extend(
+        value for value in ready.graph.value_info if value.name in usual.keys() - present
+    )
+    names = [value.name for value in ready.graph.output if value.name in usual]
+    session = runtime.session(model_file.save_graph(ready, graph.folder, graph.folder / "entropy"))
+    taken = {item.name for item in session.get_inputs()}
+    for sample in fit:
+        feeds = {name: value for name, value in sample.items() if name in taken}
+        values = session.run(names, feeds)
+        collector.collect({name: [one] for name, one in zip(names, values, strict=True)})
+    found = collector.compute_collection_result()
+    return dict(usual) | {
+        name: (float(found[name].range_value[0]), float(found[name].range_value[1]))
+        for name in names
+        if max(map(abs, usual[name])) < 50  # masks keep their depth
+    }
+
+
+def main(catalog: str = "demo", *precisions: str) -> None:
+    """Print the table."""
+    warnings.simplefilter("ignore")
+    rows: list[tuple[object, ...]] = []
+    plan = plan_catalog(catalog, Path.cwd())
+    for cell in [one for model in plan.models for one in model.cells]:
+        if cell.target.label != TARGET:
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            root = Path(folder)
+            parts = list(stages(cell, root / "stages"))
+            for precision in precisions or ("w8a16", "w8a8"):
+                worst: dict[str, float] = {}
+                for name, source, inputs, params in parts:
+                    temp = root / precision / (name or "graph")
+                    temp.mkdir(parents=True)
+                    for method, snr in figures(source, inputs, params, precision, temp).items():
+                        worst[method] = min(worst.get(method, snr), snr)
+                shown = [f"{worst[name]:g}" if name in worst else "-"
+                         for name in (*METHODS, ENTROPY)]  # fmt: skip
+                rows.append((cell.model.id, cell.model.task, precision, *shown))
+                print(*rows[-1], flush=True)
+    table([("model", "task", "precision", *METHODS, ENTROPY), *rows])
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
