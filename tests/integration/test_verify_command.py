@@ -60,6 +60,23 @@ def test_a_view_asks_for_the_targets_own_provider(project: Project) -> None:
     project.ok("feed", "promote", *package(project, "qnn-npu"), "--view", "release", *demand)
 
 
+def test_the_verdict_elsewhere_is_the_same_to_the_digit(project: Project) -> None:
+    """Another home, without the store, the feed and the export: the package has everything."""
+    project.ok("sweep", "catalog.toml", "--stamp", "one")
+    project.ok("feed", "pull", *package(project, "qnn-npu"), "--dest", "pulled")
+    record = json.loads((project.folder / "pulled" / "build.json").read_bytes())
+    there = ("--home", str(project.folder / "elsewhere"))
+    document = project.ok("verify", "pulled", "--json", *there).json()
+    built = {one["name"]: one for one in record["verification"]}
+    for one in document["verification"]:
+        assert one == built[one["name"]]
+    assert built["parity"]["passed"]
+    (project.folder / "pulled" / "samples" / "00.out.npz").unlink()
+    refused = project.run("verify", "pulled", *there)
+    assert refused.code
+    assert "00.out.npz" in refused.err + refused.out
+
+
 RULES = """
 [model.verify]
 task = { dataset = "eval.npz", metric = "agreement" }

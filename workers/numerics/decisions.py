@@ -11,6 +11,7 @@ What the reference itself decides by less than the tolerance is a tie and does n
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -51,6 +52,8 @@ KINDS: Mapping[str, str] = {
 """How the outputs of a task are decided on; for other tasks only the values are compared."""
 _NAMES = ("logits", "start_logits", "end_logits", "logits_per_image", "logits_per_text")
 """The outputs that classes are decided on, where a model has one of them."""
+_FEATURES = re.compile("embed|hidden|pooler|present|feature")
+"""Outputs that no class is decided on."""
 _OVERLAP = 0.5
 """Of two boxes that are the same object."""
 _SURE = 0.5
@@ -64,7 +67,8 @@ def kind_of(task: str, name: str, shapes: Mapping[str, Sequence[int]]) -> str:
     if kind == ORDER:
         return kind if len(shape) < 4 else ""
     named = [one for one in shapes if one in _NAMES]
-    if name not in (named or list(shapes)[:1]):
+    first = [one for one in shapes if not _FEATURES.search(one)][:1]
+    if name not in (named or first):
         return ""
     if kind == REGIONS:
         return kind if len(shape) == 4 and shape[1] > 1 else ""
