@@ -71,9 +71,19 @@ def share_equal(found: Sequence[Any], wanted: Sequence[Any]) -> float:
     return float(np.mean([one == other for one, other in zip(found, wanted, strict=True)]))
 
 
-def nearest(vectors: Array) -> list[int]:
-    """For each vector the number of the most similar other one."""
+def ordered(vectors: Array, kinds: Sequence[int]) -> list[float]:
+    """For each vector the share of pairs, one of its kind and one of another, of which the one of
+    its kind is the more similar."""
     unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-    similar = unit @ unit.T
-    np.fill_diagonal(similar, -np.inf)
-    return [int(number) for number in similar.argmax(1)]
+    similar, same = unit @ unit.T, np.equal.outer(kinds, kinds)
+    others = ~same
+    np.fill_diagonal(same, val=False)
+    return [
+        float((row[own][:, None] > row[other][None]).mean())
+        for row, own, other in zip(similar, same, others, strict=True)
+    ]
+
+
+def closeness(found: Sequence[float], wanted: Sequence[float]) -> float:
+    """How near shares are to each other on average."""
+    return 1 - float(np.mean(np.abs(np.subtract(found, wanted))))

