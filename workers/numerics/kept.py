@@ -104,8 +104,8 @@ def counted(
     """Which values of the outputs count: not those at positions that a mask of the sample hides.
 
     A mask hides positions of an output along the axis that is declared with the name of the mask's
-    second axis; where sizes are fixed, along the second axis if it is as long. `declared`: the
-    shapes of the outputs.
+    second axis; where sizes are fixed, along the second axis if it is as long, of a cache along its
+    third. `declared`: the shapes of the outputs.
     """
     import numpy as np
 
@@ -134,8 +134,11 @@ def _place(
         return None
     if isinstance(size, str):
         places = [at for at, dim in enumerate(dims) if dim == size and shape[at] == mask[1]]
-        return places[0] if places else None
-    return 1 if shape[1] == mask[1] and mask[1] > 1 else None
+    else:
+        places = [1] if shape[1] == mask[1] > 1 else []
+    if not places and len(shape) == 4 and shape[2] == mask[1] > 1:
+        return 2  # of a cache, whose length an export calls the sum of two others
+    return places[0] if places else None
 
 
 def _lines(value: Any, axis: int) -> Any:

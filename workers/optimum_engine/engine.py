@@ -43,6 +43,7 @@ class OptimumEngine:
             **{name: version(name) for name in layout.EXPORT_TOOLS},
             "onnxruntime": runtime.installed(),
             "onnxscript": version("onnxscript") or NONE,
+            "pillow": version("pillow") or NONE,
         }
 
     def plan(self, request: Request) -> BuildPlan:

@@ -23,7 +23,7 @@ from workers.optimum_engine import (
 )
 from workers.optimum_engine.architectures import rows
 from workers.optimum_engine.shared_weights import SharedWeights, side_by_side
-from workers.sources import checkpoint, load, model_file, onnx_graph, runtime, source
+from workers.sources import checkpoint, load, model_file, onnx_graph, source
 from workers.sources import ready_files as ready
 from workers.sources.checkpoint import Checkpoint
 from workers.sources.errors import export_error, listed
@@ -72,7 +72,9 @@ def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
         record = composition.compose(ports, model_file.MODEL, joins, loop)
         composition.write(side_by_side(record) if weights else record, job.out)
         taken = {name: names for name, (names, _outputs) in ports.items()}
-        generated.write(model, record, taken, partial(_example, parts, job.out), job.out)
+        example = partial(inputs.example, parts, job.out, task, model.config)
+        generated.write(model, record, taken, example, job.out)
+        del example
     model_type, names = model.config.model_type, [name for name in parts if name]
     left = dict(parts)
     del model, parts, module, config  # only `left` has them
@@ -108,12 +110,6 @@ def _weights(
         return {"from_source": 0.0, "seed": int(job.request.model["source"].get("seed") or 0)}
     run = partial(tracing.outputs, parts.values())
     return checkpoint.settle(model, loaded, run, new_head=bool(job.params.get("new_head")))
-
-
-def _example(parts: components.Parts, out: Path, name: str, sizes: inputs.Sizes) -> inputs.Sample:
-    """Example inputs of an exported component."""
-    wanted = runtime.signature(model_file.find(out, name))
-    return inputs.generate(parts[name][1], wanted, sizes)
 
 
 def source_folder(job: StageJob, temp: Path) -> Path | None:

@@ -10,18 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from workers.composition import Composition, Loop
-from workers.generation import COUNT, FILE, PROMPT, TOKENS
+from workers.composition import Composition
+from workers.generation import COUNT, FILE, TOKENS
 from workers.optimum_engine import shapes
-from workers.sources import load
+from workers.samples.loops import Ports, prompt_of, words_of
 from workers.sources.errors import export_error, one_line
 
 LENGTH = 8
 """Tokens of a prompt: fewer than a graph of fixed shapes takes, so that padding is verified too."""
-_MASKS = {"encoder_attention_mask": "attention_mask"}
-"""Inputs of decoders that are inputs of the encoder."""
-Ports = Mapping[str, Sequence[str]]
-"""The inputs of every component."""
 Make = Callable[[str, Mapping[str, int]], dict[str, Any]]
 """Makes example inputs of a component, with these sizes."""
 
@@ -32,35 +28,16 @@ def write(model: Any, record: Composition, ports: Ports, make: Make, out: Path) 
 
     if record.loop is None:
         return
-    load.seed_everything(0)
     sizes = shapes.base_shapes(model.config, out, {"sequence_length": LENGTH})
     loop = record.loop
     names = [one.name for one in record.components if one.name not in {loop.begin, loop.step}]
     first = {name: make(name, sizes) for name in names}
-    tokens = [_start(model)] if first else make(loop.begin, sizes)[loop.tokens][0].tolist()
+    tokens = [_start(model)] if first else words_of(make(loop.begin, sizes), loop)
     prompt = prompt_of(first, tokens, ports, loop)
     inputs = {key: value for one in first.values() for key, value in one.items()}
     found = _generated(model, inputs, tokens)
     arrays: dict[str, Any] = {**prompt, TOKENS: np.asarray(found, np.int64)}
     np.savez(out / FILE, **{name: arrays[name] for name in sorted(arrays)})
-
-
-def prompt_of(
-    first: Mapping[str, Mapping[str, Any]], tokens: Sequence[int], ports: Ports, loop: Loop
-) -> dict[str, Any]:
-    """The arrays of a prompt: inputs of the first components, of their decoders, and tokens."""
-    import numpy as np
-
-    prompt: dict[str, Any] = {PROMPT: np.asarray(tokens, np.int64)}
-    for name, inputs in first.items():
-        prompt |= {f"{name}/{key}": value for key, value in inputs.items()}
-        for taker in (loop.begin, loop.step):
-            prompt |= {
-                f"{taker}/{ours}": inputs[theirs]
-                for ours, theirs in _MASKS.items()
-                if ours in ports[taker] and theirs in inputs
-            }
-    return prompt
 
 
 def _start(model: Any) -> int:

@@ -32,11 +32,13 @@ CODE = {
     "share": (f"{_OWN}.shared_weights",),
 }
 """Stage -> the modules and packages that do its work."""
-EXPORT_TOOLS = ("torch", "transformers", "optimum", "optimum-onnx", "onnx", "numpy")
-INPUT_TOOLS = ("transformers", "optimum", "optimum-onnx", "numpy")
+EXPORT_TOOLS = (
+    "torch", "transformers", "tokenizers", "pillow", "optimum", "optimum-onnx", "onnx", "numpy",
+)  # fmt: skip
+INPUT_TOOLS = (
+    "transformers", "tokenizers", "pillow", "optimum", "optimum-onnx", "onnxruntime", "numpy",
+)  # fmt: skip
 READY_TOOLS = ("onnx", "numpy")
-READY = "onnx-file"
-"""In place of a task: the inputs follow from the graph alone."""
 GRAPH_TOOLS = optimize.TOOLS
 
 BLOCK_SIZE = 32
@@ -122,17 +124,14 @@ def _configured(folder: Path) -> str:
 def _inputs(request: Request, source: Resolved) -> StageSpec:
     task = request.model["task"]
     rule = parts.rule(task, _options(request.policy).get("samples"))
-    params: dict[str, Any] = {"task": task, "parts": rule, "seed": 0}
-    tools: tuple[str, ...] = INPUT_TOOLS
-    if request.model["source"].get("file"):
-        params["task"], tools = READY, GRAPH_TOOLS
-    elif extensions := rows.versions(_architecture(request, source)):
+    params: dict[str, Any] = {"task": task, "parts": rule}
+    if extensions := rows.versions(_architecture(request, source)):
         params["extensions"] = extensions
     if shapes := dict(request.policy.get("shapes") or {}):
         params["shapes"] = shapes
     if dataset := request.model.get("dataset"):
-        params["dataset"] = datasets.dataset_params(dataset)
-    return StageSpec("inputs", params, ("export",), ("engine.inputs", *tools))
+        params["dataset"] = datasets.dataset_params(dataset, parts.most(rule))
+    return StageSpec("inputs", params, ("export",), ("engine.inputs", *INPUT_TOOLS))
 
 
 def _quantize(policy: Mapping[str, Any], last: str, task: str) -> StageSpec | None:

@@ -1,17 +1,23 @@
-"""The sizes of dummy inputs."""
+"""The sizes of inputs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from machine.files import read_json
+from workers.engine import StageError
+from workers.samples import synthetic
+from workers.sources import model_file, runtime
+from workers.sources.errors import quantize_error
 
 SEQUENCE = 128
 """Tokens of a text input unless the catalog says otherwise or the model takes fewer."""
 
 
+_IMAGES = ((224, 224), (640, 640), (48, 320), (32, 32), (512, 512))
+"""Heights and widths, tried in this order if neither a ready file nor the catalog gives them."""
 _TEXT_PARTS = ("text_config", "decoder")
 _LIMITS = ("max_position_embeddings", "n_positions", "max_target_positions")
 
@@ -69,3 +75,35 @@ def image_size(side_files: Path) -> tuple[int, int] | None:
         if isinstance(size, dict) and "shortest_edge" in size:
             return int(size["shortest_edge"]), int(size["shortest_edge"])
     return None
+
+
+def settled(folder: Path, asked: Mapping[str, int]) -> dict[str, int]:
+    """The sizes of open axes with which a ready file runs. Raises `StageError` if none do."""
+    file = folder / model_file.MODEL
+    ready, wanted = runtime.session(file), runtime.signature(file)
+    failed: StageError | None = None
+    for sizes in _candidates(wanted, asked):
+        try:
+            runtime.run(ready, synthetic.sample(wanted, sizes, None, 0))
+        except StageError as error:
+            failed = failed or error
+        else:
+            return sizes
+    reason = failed.args[0] if failed else ""
+    raise quantize_error(
+        f"this ONNX file runs with none of the usual sizes: {reason}",
+        "give the sizes of its open axes as shapes in the catalog, or a dataset",
+    )
+
+
+def _candidates(wanted: runtime.Signature, asked: Mapping[str, int]) -> Iterator[dict[str, int]]:
+    sides = [size for port in wanted.values() if len(port.shape) == 4 for size in port.shape[2:]]
+    if all(isinstance(size, int) and size > 0 for size in sides):
+        yield {"height": 1, "width": 1, **asked}
+        return
+    seen = []
+    for height, width in _IMAGES:
+        sizes = {"height": height, "width": width, **asked}
+        if sizes not in seen:
+            seen.append(sizes)
+            yield sizes

@@ -1,114 +1,263 @@
-"""The catalog's `dataset`.
+"""The catalog's `dataset`: a file of tensors or texts, or a folder of images or sounds.
 
-An `.npz` file holds one array per graph input, under the input's name, with the samples along a
-first axis that the graph does not have; in a `.jsonl` file every line is one sample, an object of
-nested lists by input name. For a composite model the names are `<component>/<input>`.
+    .npz       an array for each input of the graph, with the samples along a first axis
+    .jsonl     a sample on each line, an object of nested lists by input, or of texts by column
+    .csv       a sample on each line, cells are numbers, JSON lists or texts
+    .parquet   like .jsonl, where pyarrow is installed
+    a folder   images or sounds, also in folders inside it
+
+For the tensors of a composite model the names are `COMPONENT/INPUT`. Samples are taken in an order
+that has nothing to do with theirs, so that data sorted by class or length serve all parts alike.
 """
 
 from __future__ import annotations
 
-import zipfile
-from collections.abc import Mapping
-from itertools import islice
+import hashlib
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from machine.files import hash_file
 from matrix.codec import parse_json
+from matrix.datasets import LEAST
+from matrix.digest import value_digest
+from workers.samples import parts, tables
 from workers.sources.errors import failing, listed, quantize_error
 
 if TYPE_CHECKING:  # runtimes read samples too
     from workers.sources.runtime import Signature
 
-Sample = Mapping[str, Any]
+TENSORS, TEXTS, IMAGES, SOUNDS = "tensors", "texts", "images", "sounds"
+_SUFFIXES = {
+    **dict.fromkeys((".png", ".jpg", ".jpeg", ".bmp", ".webp"), IMAGES),
+    ".wav": SOUNDS,
+}
+_COLUMNS = {
+    "question": ("question",),
+    "context": ("context",),
+    "text": ("text", "sentence", "sentence1", "premise", "query", "prompt", "content", "review"),
+    "text_pair": ("text_pair", "sentence2", "hypothesis", "passage", "document"),
+}
+"""Usual names of columns, by what they hold."""
+LABELS = ("label", "labels", "id", "idx", "index", "answer", "answers", "target")
+"""Columns that are left aside."""
+Row = dict[str, Any]
+Texts = tuple[str, str | None]
+Rows = tuple[str, Callable[[int], Any], int, Callable[[Any], str]]
+"""Their form, each by its number, how many there are, and what tells them apart."""
 
 
-def dataset_params(dataset: Mapping[str, Any]) -> dict[str, Any]:
-    """What a catalog's dataset contributes to a key: the content of its file, not its path."""
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """Its distinct samples, as many as are used."""
+
+    name: str
+    form: str
+    rows: Sequence[Any]
+    """Arrays by input, texts, or files."""
+    stated: Mapping[str, Any]
+    """The catalog's table."""
+    notice: str = ""
+    """What was left out; empty: nothing."""
+
+
+def dataset_params(dataset: Mapping[str, Any], limit: int) -> dict[str, Any]:
+    """What a dataset of which so many samples are used contributes to a key: its content, not its
+    path."""
     others = {name: value for name, value in dataset.items() if name != "path"}
-    return others | {"sha256": _file_digest(dataset)}
-
-
-def _file_digest(dataset: Mapping[str, Any]) -> str:
-    path = dataset.get("path")
-    if not isinstance(path, str):
-        raise quantize_error("the dataset has no path", 'dataset = { path = "calibration.npz" }')
+    path = _path(dataset)
     with failing(quantize_error, f"the dataset {path} cannot be read", "correct its path", OSError):
-        return hash_file(Path(path))[0]
+        if not path.is_dir():
+            return others | {"sha256": hash_file(path)[0]}
+        files = _files(path)[0][: _limit(dataset, limit)]
+        told = [[file.relative_to(path).as_posix(), hash_file(file)[0]] for file in files]
+        return others | {"sha256": value_digest(told)}
 
 
-def read_dataset(path: Path, component: str, limit: int) -> list[dict[str, Any]]:
-    """At most `limit` samples for one component from a dataset file."""
-    what, hint = f"the dataset {path.name} cannot be read", "see the README for its format"
+def opened(dataset: Mapping[str, Any], limit: int) -> Dataset:
+    """At most so many samples of a dataset. Raises `StageError` where it cannot be used."""
+    path, most = _path(dataset), _limit(dataset, limit)
+    what, hint = f"the dataset {path.name} cannot be read", "docs: Samples of your own"
     with failing(quantize_error, what, hint, OSError, ValueError, EOFError, KeyError):
-        found = read(path, limit)
-    prefix = f"{component}/" if component else ""
-    return [
-        {name.removeprefix(prefix): value for name, value in sample.items()
-         if name.startswith(prefix)}
-        for sample in found
-    ]  # fmt: skip
+        if path.is_dir():
+            form, row, count, digest = _of_folder(path, most)
+        else:
+            form, row, count, digest = _of_file(path, dataset.get("columns") or {})
+        found, seen = _distinct(row, count, digest, most)
+    if len(found) < LEAST:
+        raise quantize_error(
+            f"the dataset {path.name} has {len(found)} different samples, at least {LEAST} are "
+            "needed",
+            "calibration, the choice between attempts and the verdict need their own",
+        )
+    dropped = seen - len(found)
+    notice = f"the dataset {path.name}: {dropped} duplicates are left out" if dropped else ""
+    return Dataset(path.name, form, found, dataset, notice)
 
 
-def fitted(given: Mapping[str, Any], wanted: Signature) -> dict[str, Any]:
-    """A sample of a dataset in the types of a graph's inputs, of which it may lack some."""
+def read(path: Path, limit: int | None = None) -> list[Row]:
+    """The first samples of a file of tensors, in their order. Raises `OSError`, `ValueError`,
+    `EOFError` or `KeyError`."""
+    rows, count = tables.rows(path)
+    return [_arrays(rows(index)) for index in range(min(count, limit or count))]
+
+
+def fitted(given: Row, wanted: Signature, component: str = "") -> Row:
+    """The values of a sample that are for a component, in the types of its graph's inputs, of which
+    it may lack some."""
     import numpy as np
 
-    if unknown := set(given) - set(wanted):
+    prefix = f"{component}/" if component else ""
+    own = {name.removeprefix(prefix): value for name, value in given.items()
+           if name.startswith(prefix)}  # fmt: skip
+    if unknown := set(own) - set(wanted) - set(LABELS):
         raise quantize_error(
             f"the dataset has an array '{min(unknown)}' that is not an input of the model",
             f"its inputs: {listed(wanted)}",
         )
     fitting = {}
-    for name, value in given.items():
-        array = np.asarray(value, dtype=wanted[name].dtype)
-        if not wanted[name].fits(array.shape):
+    for name, value in own.items():
+        if name not in wanted:
+            continue
+        port = wanted[name]
+        with failing(quantize_error, f"the dataset's '{name}' is no {port.dtype}", "", ValueError):
+            array = np.asarray(value, dtype=port.dtype)
+        if array.ndim == len(port.shape) - 1:
+            array = array[None]  # one item
+        if not port.fits(array.shape):
             raise quantize_error(
                 f"the dataset's '{name}' has the shape {list(array.shape)}, the model takes "
-                f"{list(wanted[name].shape)}"
+                f"{list(port.shape)}"
             )
         fitting[name] = array
     return fitting
 
 
-def read(path: Path, limit: int | None = None) -> list[dict[str, Any]]:
-    """The first samples of a file. Raises `OSError`, `ValueError`, `EOFError` or `KeyError`."""
-    if path.suffix == ".npz":
-        return _read_npz(path, limit)
-    if path.suffix == ".jsonl":
-        return _read_jsonl(path, limit)
-    raise ValueError("a dataset is a .npz or .jsonl file")
+def _path(dataset: Mapping[str, Any]) -> Path:
+    path = dataset.get("path")
+    if not isinstance(path, str):
+        raise quantize_error("the dataset has no path", 'dataset = { path = "calibration.npz" }')
+    return Path(path)
 
 
-def _read_npz(path: Path, limit: int | None) -> list[dict[str, Any]]:
-    import numpy as np
-
-    try:
-        # Opened here because NumPy leaves a file open that is not an archive.
-        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
-            stacked = {name: arrays[name][:limit] for name in arrays.files}
-    except zipfile.BadZipFile as error:
-        raise ValueError(str(error)) from error
-    counts = {len(array) for array in stacked.values()}
-    if len(counts) != 1 or 0 in counts:
-        raise ValueError("its arrays need the same number of samples along their first axis")
-    return [
-        {name: array[index, ...] for name, array in stacked.items()}
-        for index in range(counts.pop())
-    ]
+def _limit(dataset: Mapping[str, Any], limit: int) -> int:
+    return min(int(dataset.get("samples", limit)), limit)
 
 
-def _read_jsonl(path: Path, limit: int | None) -> list[dict[str, Any]]:
-    import numpy as np
+def _mixed(names: Iterable[str]) -> list[str]:
+    return sorted(names, key=lambda name: hashlib.sha256(name.encode()).digest())
 
-    found: list[dict[str, Any]] = []
-    with path.open(encoding="utf-8") as lines:
-        for line in islice(filter(str.strip, lines), limit):
-            match parse_json(line):
-                case dict() as row:
-                    found.append({name: np.asarray(value) for name, value in row.items()})
-                case _:
-                    raise ValueError(f"line {len(found) + 1} is not an object")
-    if not found:
+
+def _distinct(
+    row: Callable[[int], Any], count: int, digest: Callable[[Any], str], most: int
+) -> tuple[list[Any], int]:
+    """So many different samples out of `count`, and how many were looked at for them."""
+    found: dict[str, Any] = {}
+    seen = 0
+    for index in map(int, _mixed(map(str, range(count)))):
+        if len(found) == most:
+            break
+        seen += 1
+        one = row(index)
+        found.setdefault(digest(one), one)
+    return list(found.values()), seen
+
+
+def _of_file(path: Path, columns: Mapping[str, str]) -> Rows:
+    """The rows of a file, all in one form."""
+    rows, count = tables.rows(path)
+    if not count:
         raise ValueError("it has no sample")
+    first = rows(0)
+    roles = _roles(path, first, columns)
+    if roles:
+        return TEXTS, lambda index: _texts(rows(index), roles, index), count, repr
+    return TENSORS, lambda index: _arrays(rows(index)), count, lambda one: parts.digest([one])
+
+
+def _roles(path: Path, first: Row, columns: Mapping[str, str]) -> dict[str, str]:
+    """The columns of texts; empty: the values are tensors."""
+    numbers = path.suffix.lower() == ".csv"  # whose cells are all written as texts
+    words = [
+        column
+        for column, value in first.items()
+        if isinstance(value, str) and not (numbers and _number(value)) and column not in LABELS
+    ]
+    usual = {
+        role: next((one for one in names if one in words), "") for role, names in _COLUMNS.items()
+    }
+    found = {role: column for role, column in {**usual, **columns}.items() if column}
+    if missing := [column for column in found.values() if column not in first]:
+        raise quantize_error(
+            f"the dataset {path.name} has no column '{missing[0]}'", f"its columns: {listed(first)}"
+        )
+    if words and not found.keys() & {"text", "question"}:
+        raise quantize_error(
+            f"the dataset {path.name} has the columns {listed(first)}, none of them known to hold "
+            "texts",
+            f'columns = {{ text = "{words[0]}" }}',
+        )
     return found
+
+
+def _texts(row: Row, roles: Mapping[str, str], index: int) -> Texts:
+    """One text or two."""
+    found = {role: row.get(column) for role, column in roles.items()}
+    for role, text in found.items():
+        if not text or not isinstance(text, str):
+            message = f"row {index + 1} has no text in the column '{roles[role]}'"
+            raise ValueError(message)
+    if "question" in found and "context" in found:
+        return str(found["question"]), found["context"]
+    first = found.get("text", found.get("question"))
+    return str(first), found.get("text_pair", found.get("context"))
+
+
+def _arrays(row: Row) -> Row:
+    import numpy as np
+
+    found = {}
+    for name, value in row.items():
+        if isinstance(value, str) and not _number(value):
+            if name in LABELS:
+                continue
+            raise ValueError(f"'{value[:40]}' in the column '{name}' is no number and no list")
+        found[name] = np.asarray(parse_json(value) if isinstance(value, str) else value)
+    return found
+
+
+def _number(text: str) -> bool:
+    """Whether a cell holds a number or a list of them."""
+    try:
+        return isinstance(parse_json(text), int | float | list)
+    except ValueError:
+        return False
+
+
+def _files(folder: Path) -> tuple[list[Path], str]:
+    """The images or sounds in a folder, in a mixed order, and which of the two they are.
+
+    A link that leads out of the folder is no file of it.
+    """
+    inside = folder.resolve()
+    names: dict[str, list[str]] = {IMAGES: [], SOUNDS: []}
+    for place, _folders, files in os.walk(folder, followlinks=False):
+        for name in files:
+            file = Path(place, name)
+            form = _SUFFIXES.get(file.suffix.lower())
+            if form and file.resolve().is_relative_to(inside) and file.is_file():
+                names[form].append(file.relative_to(folder).as_posix())
+    if all(names.values()):
+        raise ValueError("it holds both images and sounds")
+    if not any(names.values()):
+        raise ValueError(f"it holds no {', '.join(_SUFFIXES)} file")
+    form = next(form for form, found in names.items() if found)
+    return [folder / name for name in _mixed(names[form])], form
+
+
+def _of_folder(folder: Path, most: int) -> Rows:
+    """The files of a folder that are in its key."""
+    files, form = _files(folder)
+    return form, files.__getitem__, len(files[:most]), lambda file: hash_file(file)[0]

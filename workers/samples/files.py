@@ -77,8 +77,14 @@ def size(exported: Path) -> int:
     return sum(path.stat().st_size for path in exported.rglob("*") if path.is_file())
 
 
-def facts(divided: Mapping[str, Parts], kind: str, origin: str) -> dict[str, Any]:
-    """What the manifest says of the samples of all components."""
+def facts(
+    divided: Mapping[str, Parts],
+    kind: str,
+    origin: str,
+    kinds: Mapping[str, Mapping[str, str]],
+) -> dict[str, Any]:
+    """What the manifest says of the samples of all components; `kinds`: of their inputs, where it
+    is not that of the whole."""
     first = next(iter(divided.values()))
     every = (one for sets in divided.values() for part in PARTS for one in sets[part])
     return {
@@ -88,15 +94,22 @@ def facts(divided: Mapping[str, Parts], kind: str, origin: str) -> dict[str, Any
             "parts": {part: len(first[part]) for part in PARTS},
             "digest": digest(every),
         },
-        "inputs": {name or ".": _described(sets[FIT]) for name, sets in divided.items()},
+        "inputs": {
+            name or ".": _described(sets[FIT], kind, kinds.get(name, {}))
+            for name, sets in divided.items()
+        },
     }
 
 
-def _described(sets: Sequence[Sample]) -> dict[str, Any]:
-    """Of every input the type, the shape, and which values calibration sees."""
+def _described(sets: Sequence[Sample], kind: str, kinds: Mapping[str, str]) -> dict[str, Any]:
+    """Of every input the type, the shape, the kind, and which values calibration sees."""
     found: dict[str, Any] = {}
     for key, array in sorted(sets[0].items()):
-        found[key] = {"dtype": str(array.dtype), "shape": list(array.shape)}
+        found[key] = {
+            "dtype": str(array.dtype),
+            "shape": list(array.shape),
+            "kind": kinds.get(key, kind),
+        }
         if array.dtype.kind in "fiub" and array.size:
             low, high = (min(one[key].min() for one in sets), max(one[key].max() for one in sets))
             found[key]["range"] = [float(low), float(high)]

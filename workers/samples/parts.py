@@ -14,6 +14,8 @@ from typing import Any
 FIT, CHOOSE, JUDGE = "fit", "choose", "judge"
 PARTS = (FIT, CHOOSE, JUDGE)
 """Calibration, the choice between attempts at quantizing, the verdict."""
+ORDER = (JUDGE, CHOOSE, FIT)
+"""In which samples are divided."""
 _GIB = 1024**3
 _RULE = ((6 * _GIB, 16, 4, 8), (2 * _GIB, 32, 4, 8), (0, 64, 8, 16))
 """From so many bytes of float32 weights on: the sizes of the parts."""
@@ -38,11 +40,16 @@ def sizes(given: Sequence[Sequence[int]], model: int) -> dict[str, int]:
     return dict(zip(PARTS, row[1:], strict=True))
 
 
-def bounded(wanted: Mapping[str, int], sample: Sample) -> dict[str, int]:
-    """The sizes for samples as large as this one."""
-    one = max(sum(array.nbytes for array in sample.values()), 1)
+def most(given: Sequence[Sequence[int]]) -> int:
+    """How many samples a rule asks for at most."""
+    return sum(given[-1][1:])
+
+
+def bounded(wanted: Mapping[str, int], size: int) -> dict[str, int]:
+    """The sizes for samples of so many bytes."""
     return {
-        part: min(count, max(_LEAST, _MOST_BYTES[part] // one)) for part, count in wanted.items()
+        part: min(count, max(_LEAST, _MOST_BYTES[part] // max(size, 1)))
+        for part, count in wanted.items()
     }
 
 
@@ -57,12 +64,13 @@ def divided(count: int, wanted: Mapping[str, int]) -> dict[str, int]:
 
 
 def cut(samples: Sequence[Any], given: Mapping[str, int]) -> dict[str, list[Any]]:
-    """The samples of each part, in order.
+    """The samples of each part. The verdict takes the first, so that it is given on the same ones
+    however many calibrate.
 
     A graph for which there are fewer than three different samples is judged on what there is.
     """
     found, start = {}, 0
-    for part in PARTS:
+    for part in ORDER:
         found[part] = list(samples[start : start + given[part]]) or [samples[-1]]
         start += given[part]
     return found

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from workers.samples import recorded
 from workers.samples.material import images
 from workers.sources.errors import export_error
 
@@ -46,9 +47,16 @@ class Pictures:
             found.apply_ocr = False  # the words of a page are another input
         return found
 
-    def __init__(self, processor: Any, task: str, config: Any, shapes: Shapes, file: str) -> None:
-        del task  # an image is an image
-        self._processor, self._shapes, self._file = processor, shapes, file
+    def __init__(
+        self,
+        processor: Any,
+        _task: str,
+        config: Any,
+        shapes: Shapes,
+        file: str,
+        given: Sequence[Path] | None,
+    ) -> None:
+        self._processor, self._shapes, self._file, self._given = processor, shapes, file, given
         self._shape = shapes.get("pixel_values", ())
         known = inspect.signature(processor.preprocess).parameters
         self._as_it_is = {name: False for name in _AS_IT_IS if name in known}
@@ -73,7 +81,10 @@ class Pictures:
 
     def row(self, number: int) -> Row:
         """The inputs of the picture of this number."""
-        picture = images.picture(number)
+        if self._given:
+            picture = recorded.picture(self._given[number % len(self._given)])
+        else:
+            picture = images.picture(number)
         if not self._shape:
             count = self._shapes["flattened_patches"][-2]
             made = self._processor(_image(picture), max_patches=count, return_tensors="np")

@@ -19,12 +19,13 @@ from matrix.codec import parse_json
 from workers.engine import StageError
 from workers.runtimes.session import Port
 from workers.samples import synthetic
+from workers.samples.datasets import IMAGES, SOUNDS, TEXTS, Dataset
 from workers.samples.pictures import Pictures
 from workers.samples.recordings import Recordings
 from workers.samples.words import Words
 from workers.sources.errors import failing
 
-KIND = "processor"
+KIND, DATASET = "processor", "dataset"
 _TOKENIZERS = (
     "tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json", "spiece.model",
     "sentencepiece.bpe.model", "tokenizer.model",
@@ -61,6 +62,8 @@ class Real:
     """The kind of each input that the samples have."""
     origin: str
     """For people."""
+    count: int | None
+    """How many samples there are; None: as many as are asked for."""
     sample: Callable[[int], Sample]
     """The sample of a number; any few in a row have short and long texts."""
 
@@ -78,19 +81,22 @@ def real(
     *,
     remote_code: bool = False,
     notice: Callable[[str], object] = print,
+    dataset: Dataset | None = None,
 ) -> Real | None:
     """Samples for a graph from what lies beside its model; None: nothing there makes any.
 
-    Open axes get these sizes. `notice` takes a line about a processor that cannot be used here.
+    Open axes get these sizes. A `dataset` takes the place of our material. `notice` takes
+    a line about a processor that cannot be used here.
     Raises `StageError` if a processor belongs to another model.
     """
     shapes = {name: synthetic.shape(port, sizes) for name, port in wanted.items()}
     parts: list[Part] = []
     makers: dict[str, Part] = {}
-    for kind, file in (
-        (Words, _beside(folder, _TOKENIZERS)),
-        (Pictures, _beside(folder, _PREPROCESSORS, *_OF_IMAGES)),
-        (Recordings, _beside(folder, _PREPROCESSORS, "sampling_rate")),
+    kinds: dict[str, str] = {}
+    for kind, form, file in (
+        (Words, TEXTS, _beside(folder, _TOKENIZERS)),
+        (Pictures, IMAGES, _beside(folder, _PREPROCESSORS, *_OF_IMAGES)),
+        (Recordings, SOUNDS, _beside(folder, _PREPROCESSORS, "sampling_rate")),
     ):
         if not file or not kind.takes(shapes):
             continue
@@ -98,18 +104,27 @@ def real(
             with failing(_Unusable, f"{file} cannot be used here"), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 loaded = kind.load(folder, remote_code)
-                part: Part = kind(loaded, task.removesuffix("-with-past"), config, shapes, file)
+                own = dataset.rows if dataset and dataset.form == form else None
+                plain = task.removesuffix("-with-past")
+                part: Part = kind(loaded, plain, config, shapes, file, own)
                 made = part.row(0)
-                makers |= {name: part for name in wanted if name in made and name not in makers}
+                mine = [name for name in wanted if name in made and name not in makers]
+                makers |= dict.fromkeys(mine, part)
+                kinds |= dict.fromkeys(mine, KIND if own is None else DATASET)
         except _Unusable as error:
             notice(str(error.args[0]))
         else:
             parts.append(part)
     if not makers:
         return None
-    origin = " and ".join(part.origin for part in parts)
-    sample = partial(_sample, parts, makers, wanted, shapes)
-    return Real(dict.fromkeys(makers, KIND), origin, sample)
+    origins = [part.origin for part in parts]
+    batch = max((shapes[name][0] for name in makers if len(shapes[name]) >= _ITEMS.get(name, 9)),
+                default=1)  # fmt: skip
+    count = None
+    if dataset is not None and DATASET in kinds.values():
+        count, origins = len(dataset.rows) // batch, [dataset.name, *origins]
+    sample = partial(_sample, parts, makers, wanted, shapes, batch)
+    return Real(kinds, " and ".join(dict.fromkeys(origins)), count, sample)
 
 
 def _beside(folder: Path, files: Sequence[str], *keys: str) -> str:
@@ -131,12 +146,11 @@ def _sample(
     makers: Mapping[str, Part],
     wanted: Mapping[str, Port],
     shapes: Mapping[str, tuple[int, ...]],
+    count: int,
     number: int,
 ) -> Sample:
     import numpy as np
 
-    count = max((shapes[name][0] for name in makers if len(shapes[name]) >= _ITEMS.get(name, 9)),
-                default=1)  # fmt: skip
     rows = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from workers.samples import recorded
 from workers.samples.material import sounds
 from workers.samples.values import filled, told
 from workers.sources.errors import export_error
@@ -41,9 +42,16 @@ class Recordings:
             str(folder), local_files_only=True, trust_remote_code=remote_code
         )
 
-    def __init__(self, extractor: Any, task: str, config: Any, shapes: Shapes, file: str) -> None:
-        del task  # a sound is a sound
-        self._extractor, self._shapes, self._file = extractor, shapes, file
+    def __init__(
+        self,
+        extractor: Any,
+        _task: str,
+        config: Any,
+        shapes: Shapes,
+        file: str,
+        given: Sequence[Path] | None,
+    ) -> None:
+        self._extractor, self._shapes, self._file, self._given = extractor, shapes, file, given
         self._rate = int(extractor.sampling_rate)
         self._name = next(name for name in _SOUNDS if name in shapes)
         rate = told(config, "sampling_rate")
@@ -62,7 +70,11 @@ class Recordings:
         import numpy as np
 
         shape = self._shapes[self._name][1:]
-        found = self._heard(number, filled(number, round(self._seconds * 1000)) / 1000)
+        if self._given:
+            file = self._given[number % len(self._given)]
+            found = self._extracted(recorded.sound(file, self._rate, self._seconds))
+        else:
+            found = self._heard(number, filled(number, round(self._seconds * 1000)) / 1000)
         made = np.asarray(found[self._name], np.float32)[0]
         made = made.reshape((*[1] * (len(shape) - made.ndim), *made.shape))
         time = self._time
@@ -90,7 +102,7 @@ class Recordings:
         return time, shape[time] * _USUAL
 
     def _heard(self, number: int, seconds: float) -> Any:
-        """What the extractor makes of a sound."""
+        """What the extractor makes of one of our sounds."""
         import numpy as np
 
         np.random.seed(number)  # some cut what is too long at random
@@ -99,8 +111,11 @@ class Recordings:
         if self._rate != sounds.RATE:
             places = np.arange(length) * sounds.RATE / self._rate
             wave = np.interp(places, np.arange(wave.size), wave)
+        return self._extracted(wave.astype(np.float32))
+
+    def _extracted(self, wave: Any) -> Any:
         return self._extractor(
-            wave.astype(np.float32),
+            wave,
             sampling_rate=self._rate,
             return_tensors="np",
             **({"return_attention_mask": True} if "attention_mask" in self._shapes else {}),

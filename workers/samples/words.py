@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from workers.samples.datasets import Texts
 from workers.samples.material import texts
 from workers.samples.values import filled, told
 from workers.sources.errors import export_error
@@ -43,9 +44,17 @@ class Words:
             str(folder), local_files_only=True, trust_remote_code=remote_code
         )
 
-    def __init__(self, tokenizer: Any, task: str, config: Any, shapes: Shapes, file: str) -> None:
+    def __init__(
+        self,
+        tokenizer: Any,
+        task: str,
+        config: Any,
+        shapes: Shapes,
+        file: str,
+        given: Sequence[Texts] | None,
+    ) -> None:
         self._tokenizer, self._task, self._config = tokenizer, task, config
-        self._shapes, self._file = shapes, file
+        self._shapes, self._file, self._given = shapes, file, given
         if tokenizer.pad_token is None:  # as apps do
             tokenizer.pad_token = (
                 tokenizer.eos_token or tokenizer.unk_token or tokenizer.convert_ids_to_tokens(0)
@@ -75,6 +84,9 @@ class Words:
         *before, length = self._shapes["input_ids"]
         if len(before) > 1:
             start, ends = texts.choice(number)
+            if self._given:
+                start, end = self._item(number, length)
+                ends = [end or start]
             rows = [
                 self._tokens(number, start, ends[one % len(ends)], length)
                 for one in range(before[-1])
@@ -110,6 +122,8 @@ class Words:
 
     def _item(self, number: int, length: int) -> tuple[str, str | None]:
         """A text for the task, with a second one if it is a pair."""
+        if self._given:
+            return self._given[number % len(self._given)]
         least = length * 6 if number % _LONG == _LONG - 1 else 0
         config = self._config
         if self._task == "question-answering":

@@ -130,10 +130,10 @@ def _export(request: Request, source: Resolved, file: str, tools: tuple[str, ...
 
 
 def _inputs(request: Request) -> StageSpec:
-    count = (request.policy.get("build") or {}).get("samples")
-    params: dict[str, Any] = {"parts": parts.rule("", count), "seed": 0}
+    rule = parts.rule("", (request.policy.get("build") or {}).get("samples"))
+    params: dict[str, Any] = {"parts": rule}
     if shapes := dict(request.policy.get("shapes") or {}):
         params["shapes"] = shapes
     if dataset := request.model.get("dataset"):
-        params["dataset"] = datasets.dataset_params(dataset)
+        params["dataset"] = datasets.dataset_params(dataset, parts.most(rule))
     return StageSpec("inputs", params, ("export",), ("engine.inputs", *optimize.TOOLS))

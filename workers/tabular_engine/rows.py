@@ -10,9 +10,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from matrix.datasets import LEAST
 from workers.engine import StageJob
 from workers.samples import datasets, files, parts
 from workers.sources import model_file, onnx_graph, runtime
+from workers.sources.errors import listed, quantize_error
 
 FEATURES = "features"
 """The input of every tabular graph: one row of float32 values per line."""
@@ -25,24 +27,44 @@ def run(job: StageJob, _temp: Path) -> Mapping[str, Any]:
     """The samples of the catalog's dataset, or seeded ones."""
     folder = job.inputs["export"]
     wanted = runtime.signature(folder / model_file.MODEL)
-    dataset = job.request.model.get("dataset") if "dataset" in job.params else None
     sizes = parts.sizes(job.params["parts"], 0)
     total = sum(sizes.values())
-    if dataset:
-        limit = int(dataset.get("samples", total))
-        given = datasets.read_dataset(Path(dataset["path"]), "", limit)
-        made = [datasets.fitted(one, wanted) for one in given]
+    count = int(job.params.get("shapes", {}).get(BATCH, ROWS))
+    if "dataset" in job.params:
+        dataset = datasets.opened(job.request.model["dataset"], total * count)
+        made = _given(dataset, wanted, total, count)
+        kind, origin, notice = "dataset", dataset.name, dataset.notice
     else:
         graph = model_file.load_graph(folder)
-        count = int(job.params.get("shapes", {}).get(BATCH, ROWS))
-        first = int(job.params["seed"])
-        made = [sample(graph, count, seed=seed) for seed in range(first, first + total)]
+        made = [sample(graph, count, seed=seed) for seed in range(total)]
+        kind, origin, notice = "synthetic", "rows near the thresholds of the model", ""
     files.check_even(made)
     divided = {"": parts.cut(made, parts.divided(len(made), sizes))}
     files.save(divided[""], job.out)
-    if not dataset:
-        return files.facts(divided, "synthetic", "rows near the thresholds of the model")
-    return files.facts(divided, "dataset", Path(dataset["path"]).name)
+    facts = files.facts(divided, kind, origin, {})
+    return facts | ({"notice": notice} if notice else {})
+
+
+def _given(
+    dataset: datasets.Dataset, wanted: runtime.Signature, total: int, count: int
+) -> list[dict[str, Any]]:
+    """The samples of a dataset: arrays of rows, or a table with a column for each feature."""
+    import numpy as np
+
+    if dataset.form != datasets.TENSORS:
+        text = f"the dataset {dataset.name} holds {dataset.form}, the model takes numbers"
+        raise quantize_error(text, f"give arrays '{FEATURES}', or a column for each feature")
+    if FEATURES in dataset.rows[0]:
+        return [datasets.fitted(one, wanted) for one in dataset.rows[:total]]
+    columns = [name for name in dataset.rows[0] if name not in datasets.LABELS]
+    width = wanted[FEATURES].shape[1]
+    if len(columns) != width:
+        text = f"the dataset {dataset.name} has {len(columns)} columns, the model {width} features"
+        raise quantize_error(text, f"its columns: {listed(columns)}")
+    table = np.array([[one[name] for name in columns] for one in dataset.rows], np.float32)
+    size = min(count, len(table) // LEAST)
+    groups = range(min(len(table) // size, total))
+    return [{FEATURES: table[size * one : size * (one + 1)]} for one in groups]
 
 
 def sample(graph: Any, count: int, *, seed: int) -> dict[str, Any]:

@@ -205,3 +205,13 @@ def test_integers_and_texts_are_equal_or_not() -> None:
     row = figures([np.array([1, 2, 3, 5]), np.array([1, 1, 1, 1])], wanted)
     assert row == {"agreement": 0.875}
     assert "87.5% of the values agree" in fault(row, W8A16)
+
+
+def test_hidden_positions_of_a_cache_of_fixed_size_do_not_count() -> None:
+    mask = np.array([[0, 0, 1, 1, 1]])
+    outputs = {"present.0.key": np.zeros((1, 2, 5, 4)), "logits": np.zeros((1, 5, 9))}
+    declared = {name: value.shape for name, value in outputs.items()}
+    found = counted({"attention_mask": mask}, {"attention_mask": (1, 5)}, outputs, declared)
+    assert found["present.0.key"].shape == (1, 1, 5, 1)
+    assert found["present.0.key"].ravel().tolist() == [False, False, True, True, True]
+    assert found["logits"].shape == (1, 5, 1)

@@ -28,9 +28,8 @@ def test_sizes_follow_from_the_model() -> None:
 
 
 def test_large_samples_are_fewer_but_never_none() -> None:
-    assert parts.bounded(USUAL, {"x": np.zeros((1, 3, 224, 224), np.float32)}) == USUAL
-    large = np.zeros((1, 3, 2048, 2048), np.float32)
-    assert tuple(parts.bounded(USUAL, {"x": large}).values()) == (10, 4, 4)
+    assert parts.bounded(USUAL, 3 * 224 * 224 * 4) == USUAL
+    assert tuple(parts.bounded(USUAL, 3 * 2048 * 2048 * 4).values()) == (10, 4, 4)
 
 
 @pytest.mark.parametrize("count", range(3, 88))
@@ -72,9 +71,12 @@ def test_samples_come_back_and_repeat(tmp_path: Path) -> None:
         loaded = files.load(tmp_path / "one", "", part)
         assert parts.digest(loaded) == parts.digest(divided[part])
         assert loaded[0]["mask"].dtype == bool
-    told = files.facts({"": divided}, "dataset", "lines.npz")
+    told = files.facts({"": divided}, "dataset", "lines.npz", {"": {"mask": "synthetic"}})
     assert told["samples"]["parts"] == {"fit": 3, "choose": 1, "judge": 2}
-    assert told["inputs"]["."]["ids"] == {"dtype": "int64", "shape": [1, 4]}
+    assert told["inputs"]["."]["ids"] == {
+        "dtype": "int64", "shape": [1, 4], "kind": "dataset", "range": [0.0, 2.0]
+    }  # fmt: skip
+    assert told["inputs"]["."]["mask"]["kind"] == "synthetic"
 
 
 def test_a_component_has_its_own_files(tmp_path: Path) -> None:
@@ -90,7 +92,7 @@ def test_samples_of_a_part_have_one_shape() -> None:
 
 def test_an_input_without_axes_stays_an_array(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", x=np.ones((3, 1, 2)), rate=np.array([8.0, 16.0, 22.0]))
-    samples = datasets.read_dataset(tmp_path / "a.npz", "", 9)
+    samples = datasets.read(tmp_path / "a.npz")
     files.save(dict.fromkeys(PARTS, samples), tmp_path / "parts")
     for found in (samples, *(files.load(tmp_path / "parts", "", part) for part in PARTS)):
         assert [type(one["rate"]) for one in found] == [np.ndarray] * 3

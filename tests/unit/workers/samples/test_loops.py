@@ -9,9 +9,8 @@ import numpy as np
 from onnx import TensorProto, helper
 
 from tests.engines import graphs
-from workers import generation
 from workers.composition import compose
-from workers.optimum_engine.loop_inputs import of_step, shaped
+from workers.samples import loops
 from workers.sources import model_file
 
 CACHE = "past_key_values.0.key"
@@ -36,31 +35,37 @@ def words(count: int = 6) -> dict[str, Any]:
     }
 
 
-def test_some_prompts_are_padded_from_the_left_but_none_that_parity_compares(
-    tmp_path: Path,
-) -> None:
+def padded(count: int, kept: int) -> dict[str, Any]:
+    """A text as a tokenizer pads it."""
+    made = words(count)
+    made["attention_mask"][:, kept:] = 0
+    return made
+
+
+def test_prompts_are_padded_from_the_left_and_every_other_one_goes_on_with_its_text() -> None:
     record = compose(ALONE, "model.onnx", (), ("prefill", "decode"))
-    made = [{**words(), "position_ids": np.arange(6)[None]} for _ in range(6)]
-    shaped(record, "prefill", {"prefill": made}, tmp_path, generated=True)
-    assert [int(one["attention_mask"].sum()) for one in made] == [6, 6, 6, 3, 6, 3]
-    assert made[3]["input_ids"].tolist() == [[0, 0, 0, 13, 14, 15]]
-    assert made[3]["attention_mask"].tolist() == [[0, 0, 0, 1, 1, 1]]
-    assert made[3]["position_ids"].tolist() == [[0, 0, 0, 0, 1, 2]]
+    assert record.loop is not None
+    made = [{**padded(6, kept), "position_ids": np.arange(6)[None]} for kept in (6, 4)]
+    prompts = loops.begun(record.loop, {"prefill": made}, [], own=False)
+    assert made[0]["input_ids"].tolist() == [[10, 11, 12, 13, 14, 15]]
+    assert made[1]["input_ids"].tolist() == [[0, 0, 10, 11, 12, 13]]
+    assert made[1]["attention_mask"].tolist() == [[0, 0, 1, 1, 1, 1]]
+    assert made[1]["position_ids"].tolist() == [[0, 0, 0, 1, 2, 3]]
+    assert prompts == [([10, 11, 12, 13, 14, 15], []), ([10, 11], [12, 13])]
 
 
-def test_an_encoders_padding_is_known_to_its_decoder(tmp_path: Path) -> None:
-    np.savez(tmp_path / generation.FILE, prompt=np.asarray([7]))
+def test_an_encoders_padding_is_known_to_its_decoder() -> None:
     record = compose(PAIR, "model.onnx", (), ("decoder", "decoder_with_past"))
-    found = {"encoder": [words(), words()]}
-    shaped(record, "encoder", found, tmp_path, generated=True)
-    assert found["encoder"][1]["attention_mask"].tolist() == [[1, 1, 1, 0, 0, 0]]
+    assert record.loop is not None
+    found: Any = {"encoder": [words(), padded(6, 3)]}
     begun = {"input_ids": words()["input_ids"], "encoder_attention_mask": np.ones((1, 6), np.int64)}
     found["decoder"] = [dict(begun), dict(begun)]
-    shaped(record, "decoder", found, tmp_path, generated=True)
+    prompts = loops.begun(record.loop, found, [7], own=False)
     for number, one in enumerate(found["decoder"]):
         assert one["input_ids"].tolist() == [[7]]  # every text begins with it
         mask = found["encoder"][number]["attention_mask"]
         assert one["encoder_attention_mask"].tolist() == mask.tolist()
+    assert prompts == [([7], []), ([7], [11, 12, 13, 14, 15])]
 
 
 def decoder(folder: Path) -> Any:
@@ -100,17 +105,18 @@ def decoder(folder: Path) -> Any:
 def test_prompts_give_steps_with_longer_and_longer_caches(tmp_path: Path) -> None:
     record = decoder(tmp_path)
     found = {"prefill": [words() for _ in range(9)]}
-    for one in found["prefill"]:
-        one["input_ids"] = one["input_ids"] % 8
-    made = of_step(record, found, tmp_path, past=24)
-    counts = [int(one["attention_mask"].sum()) for one in made]  # with the token of the step
-    assert counts[:6] == [7, 8, 9, 10, 11, 12]
-    assert counts[-4:] == [21, 22, 7, 8]  # generation that is verified ends there
-    assert all(one[CACHE].shape == (1, 1, 24, 2) for one in made)
+    prompts = [([3, 4, 5, 6, 7, 1], []), ([3, 4, 5], [2, 2])] * 4 + [([3], [])]
+    made = loops.steps(record, found, prompts, tmp_path, 24, [1, 1, *[2] * 7])
+    lengths = [[int(one["attention_mask"].sum()) for one in some] for some in made]
+    assert lengths[:3] == [[7], [5], [9, 10]]  # with the token of the step
+    assert lengths[-1] == [2 + 14, 2 + 15]  # generation that is verified ends there
+    assert all(one[CACHE].shape == (1, 1, 24, 2) for some in made for one in some)
+    assert made[1][0]["input_ids"].tolist() == [[2]]  # the text's own
 
 
-def test_a_users_own_values_stay(tmp_path: Path) -> None:
+def test_a_users_own_values_stay() -> None:
     record = compose(ALONE, "model.onnx", (), ("prefill", "decode"))
-    made = [words() for _ in range(6)]
-    shaped(record, "prefill", {"prefill": made}, tmp_path, generated=False)
-    assert all(one["attention_mask"].all() for one in made)
+    assert record.loop is not None
+    made = [padded(6, 4) for _ in range(6)]
+    loops.begun(record.loop, {"prefill": made}, [], own=True)
+    assert all(one["attention_mask"].tolist() == [[1, 1, 1, 1, 0, 0]] for one in made)
