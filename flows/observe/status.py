@@ -6,7 +6,7 @@ from collections import Counter
 
 from flows.cli.quantity import brief, limited, plain_text, show_duration, show_moment, show_size
 from flows.cli.table import render
-from flows.observe.evidence import notices_of
+from flows.observe.evidence import notices_of, rungs_of
 from flows.observe.summary import Summary, open_text
 from flows.observe.unserved import unserved_of
 from flows.sweep.recorded import TUNING
@@ -15,6 +15,7 @@ from matrix.status import Status
 from matrix.trials import TuningStatus
 from state.reading import StateReader
 from state.records import Outcome, SweepInfo
+from workers.verify.ladder.proof import proof_of
 
 _MOST_CELLS = 20
 """Cells that are listed for a cause; `--json` has all."""
@@ -109,6 +110,7 @@ def _facts(one: Outcome) -> str:
     if one.seconds:
         parts.append(show_duration(one.seconds))
     parts.append("export" if is_export(one.cell) else one.precision)
-    return "; ".join(
-        [" ".join(parts), *(brief(notice, _SHORT) for notice in notices_of(one.evidence))]
-    )
+    proof = proof_of(rungs_of(one))
+    told = [str(proof)] if proof else []
+    notices = (brief(one, _SHORT) for one in (*told, *notices_of(one.evidence)))
+    return "; ".join([" ".join(parts), *notices])

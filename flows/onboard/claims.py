@@ -13,7 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from flows.onboard.climb import SOUND, latencies, success_of, weights_of
+from flows.onboard.climb import ALIKE, SOUND, latencies, success_of, weights_of
 from flows.onboard.coverage import Probe, effort_of
 from flows.onboard.folder import (
     CATALOG,
@@ -163,7 +163,7 @@ class _Shown:
             case "L1":
                 yield from self._measured(tier)
             case "L2":
-                yield from self._rungs_hold(tier, ("parity",))
+                yield from self._rungs_hold(tier, ALIKE)
                 yield from self._compared(tier)
             case "L3":
                 yield from self._rungs_hold(tier, ("task",))

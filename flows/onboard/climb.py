@@ -28,6 +28,8 @@ from workers.verify.verifier import Climbed, Verifier
 
 SOUND = ("integrity", "policy", "loads", "shapes")
 """The rungs that L0 asks of every package."""
+ALIKE = ("samples", "parity")
+"""Those that L2 asks."""
 NO_PACKAGE = "there is no package"
 _HOST = {FailureClass.DISK, FailureClass.NETWORK, FailureClass.AUTH, FailureClass.MEMORY}
 _WRITTEN = (RECORD, REPORT, FINDING, CATALOG, "packages", "logs")
@@ -144,7 +146,9 @@ class Climb:
         holds: list[str] = []
         unjudged: list[str] = []
         for name in self._packages():
-            passed, words = self.done[name].rung("parity")
+            # Parity on samples that do not exercise the model proves nothing.
+            rungs = [self.done[name].rung(rung) for rung in ALIKE]
+            passed, words = next((one for one in rungs if not one[0]), rungs[-1])
             told[name] = words
             if passed:
                 holds.append(name)

@@ -18,6 +18,7 @@ from feed.errors import NotFound, Rejected
 from feed.interface import Feed, Published
 from feed.verdict import Verdict
 from feed.verify import verify_published
+from flows.cli.console import tell
 from flows.cli.settings import Settings
 from flows.observe.masking import masked_json
 from flows.packages.reverify import evidence_file
@@ -26,11 +27,13 @@ from flows.packages.signing import signature_check
 from flows.sweep.workspace import Workspace
 from matrix.champions import Champion, champion_for, read_champions, unlike
 from matrix.codec import to_json
+from matrix.datasets import SYNTHETIC
 from matrix.digest import BUILD_RECORD, MANIFEST
 from matrix.errors import UsageError
 from matrix.model import EXPORT
 from matrix.naming import INDEX
 from workers.verify.ladder.levels import Demand
+from workers.verify.ladder.proof import proof_of
 
 Json = Mapping[str, Any]
 STEP = "modelmill sweep CATALOG --champions FILE builds it"
@@ -99,14 +102,21 @@ def _check_demands(settings: Settings, feed: Feed, view: str) -> None:
 
 def _check(settings: Settings, demand: Demand, record: Json, found: Verdict, view: str) -> None:
     """Raise `Rejected` with the reason unless a build record, or later evidence, is enough."""
-    lacks, title = demand.lacks(record), found.title
+    lacks, title, told = demand.lacks(record), found.title, record
     if lacks and (later := _json(evidence_file(settings, found.tree))):
-        lacks = demand.lacks(later)
+        lacks, told = demand.lacks(later), later
+    proof = proof_of(told.get("verification", ()))
     if lacks:
         asked = demand.level + (" on the target's own provider" if demand.own else "")
         verify = f"on a machine that can: modelmill verify {title}"
         hint = f"{verify}; or waive it in the catalog and build again"
+        if proof and proof.old:
+            hint = "build it again: packages carry the samples that they are judged on"
+        elif proof and proof.unproven:
+            hint = "give the catalog's entry a dataset (dataset = ...) and build it again"
         raise Rejected(f"{title} cannot enter {view}, which demands {asked}: {lacks}", hint=hint)
+    if proof and proof.kind == SYNTHETIC:
+        tell(f"{title} is verified on {proof.samples}")
 
 
 def _check_champion(settings: Settings, file: Path, manifest: Json, name: str) -> Champion:

@@ -107,6 +107,7 @@ def _ls(arguments: Arguments) -> None:
 def _show(arguments: Arguments) -> None:
     from feed.listing import show
     from flows.observe.evidence import opening_lines, opening_of, sharing_of
+    from workers.verify.ladder.proof import proof_of
 
     feed = _open(arguments)
     found = show(feed, arguments.name, arguments.version)
@@ -116,6 +117,9 @@ def _show(arguments: Arguments) -> None:
     document |= {"opening": opening} if opening else {}
     document |= {"sharing": sharing} if sharing else {}
     lines = [*_version_lines(found), *opening_lines(opening)]
+    if proof := proof_of((record or {}).get("verification", ())):
+        document["samples"] = asdict(proof)
+        lines.append(f"verified on {proof}")
     if sharing:
         apart = f"; a context each takes {show_size(sharing.apart)}" if sharing.apart else ""
         together = f"share one context of {show_size(sharing.together)}"
@@ -134,14 +138,13 @@ def _version_lines(found: VersionDetails) -> Iterator[str]:
 
 
 def _build_record(feed: Feed, found: VersionDetails) -> dict[str, Any] | None:
-    """The build record of a compiled cell; None for other versions."""
+    """How a version was built; None for one that does not say it."""
     from feed.errors import FeedError
     from feed.reader import pull
     from matrix.digest import BUILD_RECORD
 
     one = found.published
-    compiled = "+" in one.description.rpartition("@")[2]
-    if not compiled or BUILD_RECORD not in {file.path for file in found.files}:
+    if BUILD_RECORD not in {file.path for file in found.files}:
         return None
     with tempfile.TemporaryDirectory(prefix="modelmill-show-") as folder:
         try:

@@ -17,6 +17,7 @@ from matrix.model import is_export
 from matrix.status import Status
 from state.reading import StateReader
 from state.records import Measurement, Outcome, SweepInfo
+from workers.verify.ladder.proof import proof_of
 
 
 class ChangeKind(StrEnum):
@@ -62,6 +63,8 @@ class Side:
     message: str | None
     measures: Mapping[str, float]
     """Numbers that verification measured (parity and the like)."""
+    samples: str = ""
+    """What it was judged on; empty: nothing was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +184,7 @@ class _Half(SweepData):
             return None
         latest = {(run.stage, run.component): run.key for run in self.runs[one.cell]}
         took = [self.seconds[key] for key in latest.values() if key in self.seconds]
+        proof = proof_of(rungs_of(one))
         return Side(
             status=str(one.status),
             version=str((one.detail or {}).get("same_as", one.version)),
@@ -190,6 +194,7 @@ class _Half(SweepData):
             failure=str(one.failure) if one.failure else None,
             message=one.message,
             measures=measures(rungs_of(one)),
+            samples=proof.samples if proof else "",
         )
 
 

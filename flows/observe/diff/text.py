@@ -53,6 +53,8 @@ def facts(change: Change) -> Iterator[str]:
 
 def deltas(before: Side, after: Side) -> Iterator[str]:
     """Size, time and measured numbers, where they differ."""
+    if before.samples and after.samples and before.samples != after.samples:
+        yield f"verified on {before.samples} -> {after.samples}"
     if before.bytes and after.bytes:
         was, now = show_size(before.bytes), show_size(after.bytes)
         if was != now:

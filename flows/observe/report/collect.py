@@ -36,6 +36,7 @@ from state.records import (
     StageRun,
     SweepInfo,
 )
+from workers.verify.ladder.proof import proof_of
 
 SCHEMA = 1
 LOG_LENGTH = 6_000
@@ -163,6 +164,7 @@ class _Cells:
             policy=_place(self.policies, json.dumps(policy, sort_keys=True)) if policy else None,
             rungs=rungs,
             level=level_of(rungs),
+            proof=self._proof(one),
             notices=[_masked(notice) for notice in notices_of(one.evidence)],
             opening=asdict(opening) if opening else None,
             sharing=asdict(sharing) if sharing else None,
@@ -178,6 +180,13 @@ class _Cells:
     def _trace(self, one: Measurement) -> Json:
         level = str(one.protocol.get("level", ""))
         return {**masked_json(view_of(one)), "level": level, "page": self.pages[one.id]}
+
+    def _proof(self, one: Outcome) -> Json | None:
+        """What it was judged on, and how well it agrees."""
+        proof = proof_of(rungs_of(one))
+        if proof is None:
+            return None
+        return {"samples": _masked(proof.samples), "told": _masked(str(proof))}
 
     def _unmeasured(self, one: Outcome) -> str | None:
         """Why a benchmark that was asked for is not there."""

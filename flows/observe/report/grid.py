@@ -3,7 +3,7 @@ totals, pass rates, the slowest models and the largest packages."""
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import chain, product
 from typing import Any
@@ -104,6 +104,8 @@ def totals(cells: Sequence[Json], models: int, summary: Summary) -> Json:
         "seconds_run": round(sum(one["seconds"] for one in stages if not one["reused"]), 3),
         "seconds_saved": round(sum(one["saved"] for one in reused), 3),
         "bytes_saved": sum(one["bytes"] for one in reused),
+        # By the kind of the samples: how many cells were judged on them.
+        "samples": dict(Counter(one["proof"]["samples"] for one in cells if "proof" in one)),
     }
 
 

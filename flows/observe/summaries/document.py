@@ -5,18 +5,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import zip_longest
 from math import inf
 from typing import Any
 
 from flows.cli.quantity import counted, show_duration
 from flows.observe.diff.comparison import ChangeKind, Comparison, compare
+from flows.observe.evidence import rungs_of
 from flows.observe.progress import UNSHOWN
 from flows.observe.summary import Summary, summary_of
 from matrix.model import is_export
 from state.reading import StateReader
 from state.records import Event, Kind, Outcome, SweepInfo
+from workers.verify.ladder.proof import proof_of
 
 SCHEMA = 1
 
@@ -170,6 +172,7 @@ _COPIED = (
 
 
 def _cell(one: Outcome) -> Mapping[str, Any]:
+    proof = proof_of(rungs_of(one))
     return {
         "id": one.cell,
         "kind": "export" if is_export(one.cell) else "cell",
@@ -177,4 +180,5 @@ def _cell(one: Outcome) -> Mapping[str, Any]:
         "class": str(one.failure) if one.failure else None,
         "version": str((one.detail or {}).get("same_as", one.version)),
         **{name: getattr(one, name) for name in _COPIED},
+        "samples": None if proof is None else asdict(proof),
     }

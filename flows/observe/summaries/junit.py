@@ -14,11 +14,13 @@ from itertools import groupby
 from xml.etree import ElementTree as ET
 
 from flows.cli.quantity import brief, plain_text
+from flows.observe.evidence import rungs_of
 from flows.observe.masking import masked
 from flows.observe.summaries.document import SummaryDocument
 from matrix.model import is_export
 from matrix.status import Status
 from state.records import Outcome
+from workers.verify.ladder.proof import proof_of
 
 _LOG_LENGTH = 4_000
 _COUNTED = {"tests": "testcase", "failures": "failure", "errors": "error", "skipped": "skipped"}
@@ -67,6 +69,9 @@ def _suite(root: ET.Element, name: str, outcomes: list[Outcome], document: Summa
         target, took = _text(one.cell.rpartition("@")[2]), one.seconds or 0.0
         about = {"classname": _text(name), "name": target, "time": f"{took:.3f}"}
         case = ET.SubElement(suite, "testcase", about)
+        if proof := proof_of(rungs_of(one)):
+            told = ET.SubElement(case, "properties")
+            ET.SubElement(told, "property", name="verified on", value=_text(str(proof)))
         if one.status.failed:
             _failure(case, one)
         elif one.status is Status.SKIPPED:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator
 
 from flows.cli.meanings import EXITS, LOOKS
 from flows.cli.quantity import brief, counted, limited, named, show_duration
 from flows.observe.diff.comparison import Change, ChangeKind, Comparison
 from flows.observe.diff.text import facts
+from flows.observe.evidence import rungs_of
 from flows.observe.failures import FailureGroup
 from flows.observe.summaries.document import Duration, SummaryDocument
 from flows.observe.summary import Summary, open_text
 from matrix.errors import Exit
 from matrix.status import Status
+from workers.verify.ladder.proof import Proof, proof_of
 
 _MOST_CAUSES = 100
 _MOST_MODELS = 8
@@ -40,6 +43,7 @@ def _lines(document: SummaryDocument) -> Iterator[str]:
             look = LOOKS[Status(name)]
             yield f"| {look.glyph} {name.replace('_', ' ')} | {count} | {look.meaning} |"
         yield ""
+    yield from _samples(document)
     if summary.groups:
         yield from _failures(summary)
     if document.since is not None:
@@ -48,6 +52,24 @@ def _lines(document: SummaryDocument) -> Iterator[str]:
         yield f"Prefect does not show all of this run: {plain(document.unshown)}."
     if summary.resumable:
         yield f"{open_text(summary)}: `modelmill resume {info.stamp}` continues it."
+
+
+def _samples(document: SummaryDocument) -> Iterator[str]:
+    """On what the cells were judged, and their lowest figures."""
+    groups: defaultdict[str, list[Proof]] = defaultdict(list)
+    for proof in filter(None, (proof_of(rungs_of(one)) for one in document.outcomes)):
+        groups[proof.samples].append(proof)
+    if not groups:
+        return
+    yield "| verified on | cells | lowest signal-to-noise ratio | lowest agreement |"
+    yield "|---|---:|---:|---:|"
+    ordered = sorted(groups.items(), key=lambda item: -len(item[1]))
+    for name, proofs in ordered[:_MOST_CAUSES]:
+        snr = min((one.snr for one in proofs if one.snr is not None), default=None)
+        agreed = min((one.agreement for one in proofs if one.agreement is not None), default=None)
+        figures = "" if snr is None else f"{snr:g} dB", "" if agreed is None else f"{agreed:.1%}"
+        yield f"| {plain(brief(name, 200))} | {len(proofs)} | {' | '.join(figures)} |"
+    yield ""
 
 
 def _failures(summary: Summary) -> Iterator[str]:

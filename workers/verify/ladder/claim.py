@@ -9,6 +9,7 @@ from typing import Any
 
 from matrix.codec import from_json
 from matrix.model import Cell, Profile, Target
+from matrix.policy import quantized
 from matrix.verification import Limit, Rules, rules_from, rules_of
 
 IR_OF_OPSET = {13: 7, 14: 7, 15: 8, 16: 8, 17: 8, 18: 8, 19: 9, 20: 9, 21: 10, 22: 10, 23: 11}
@@ -85,6 +86,11 @@ class Claim:
     def limit(self) -> Limit:
         """What parity requires of every output."""
         return self.rules.limit(self.precision)
+
+    @property
+    def needs_real(self) -> bool:
+        """Whether synthetic samples prove nothing: the quantized graph of a trained model."""
+        return self.trained and quantized(self.precision)
 
     @property
     def newest_ir(self) -> int:

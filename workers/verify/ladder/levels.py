@@ -10,6 +10,7 @@ from matrix.errors import UsageError
 from matrix.nearest import hint, quote
 from matrix.verification import EP, RUNGS, TAKEN
 from workers.build.stages import Rung
+from workers.verify.ladder.proof import OLD, proof_of
 
 DEFAULT_LEVEL = "parity"
 
@@ -52,11 +53,14 @@ class Demand:
         for name in up_to(self.level):
             rung = rungs.get(name)
             if rung is None and name == "samples" and "parity" in rungs:
-                return "it was verified on synthetic samples, before samples were recorded"
+                return f"it was verified on {OLD}"
             if rung is None:
                 return f"the rung {name} was not judged"
             if not standing(rung):
                 return f"the rung {name} does not hold: {rung.detail}"
+        found = proof_of(record.get("verification", ()))
+        if found and found.unproven and "parity" in up_to(self.level):
+            return f"its {found.samples} say nothing of a trained model"
         return self._lacks_own(record) if self.own else ""
 
     def _lacks_own(self, record: Mapping[str, Any]) -> str:

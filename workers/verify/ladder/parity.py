@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from matrix.policy import quantized
 from matrix.verification import EP, TAKEN, Limit, Task
 from workers.numerics.compare import fault
 from workers.runtimes.runtime import CPU
@@ -55,9 +54,7 @@ def judge_outputs(claim: Claim, observed: Observed) -> Judgement:
 def _synthetic(claim: Claim, observed: Observed) -> list[str]:
     """Why synthetic samples prove nothing of the quantized graph of a trained model."""
     kinds = {one.get("kind") for one in observed.sampled}
-    if "synthetic" not in kinds or not claim.trained or not quantized(claim.precision):
-        return []
-    if claim.synthetic:
+    if "synthetic" not in kinds or not claim.needs_real or claim.synthetic:
         return []
     text = (
         "the samples are synthetic, and say nothing of a trained model: give the entry a dataset "

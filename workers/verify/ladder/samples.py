@@ -29,6 +29,8 @@ def judge(claim: Claim, observed: Observed) -> Judgement:
     evidence: dict[str, Any] = {
         "samples": [dict(one) for one in observed.sampled],
         "judged": observed.samples,
+        "trained": claim.trained,
+        "needs_real": claim.needs_real,
         "outputs": {name: one["outputs"] for name, one in observed.exercised.items()},
     }
     if claim.synthetic:

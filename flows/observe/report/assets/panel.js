@@ -49,6 +49,7 @@ function panelParts(cell, index) {
       ["lacks", cell.detail && cell.detail.left_out && lacksList(cell.detail.left_out)],
       ["built in", duration(cell.seconds)], ["attempts", cell.attempts || undefined],
       ["source", source(rows[cell.row].source)], ["model type", rows[cell.row].type],
+      ["verified on", cell.proof && cell.proof.told],
       ["notices", cell.notices && cell.notices.join("; ")],
     ])),
     cell.stages && section("Stages", stageTable(cell)),

@@ -23,6 +23,10 @@ function buildTop() {
   ];
   $("tiles").append(...tiles.map(([value, text, alarm]) =>
     el("div", { class: alarm ? "tile alarm" : "tile" }, el("b", {}, String(value)), el("span", {}, text))));
+  const judged = Object.entries(totals.samples || {}).sort((a, b) => b[1] - a[1]).slice(0, 6);
+  if (judged.length) {
+    $("subtitle").append(el("div", {}, `verified on ${judged.map(([kind, number]) => `${kind}: ${counted(number, "cell")}`).join("; ")}`));
+  }
   $("foot").textContent = `modelmill ${heading.version}, made ${moment(heading.generated_at)} from the state ${heading.state}`;
   const shown = (value) => (Array.isArray(value) ? value.join(", ") : String(value));
   $("settings").append(facts(Object.entries(heading.settings || {}).map(([name, value]) => [name, shown(value)])) || "none");

@@ -202,7 +202,7 @@ def compared(folder: Path, *unbuilt: str, **parity: bool | None) -> Tier:
     nothing = cast("Any", None)
     climb = Climb(folder, nothing, [], nothing, nothing, _compared=COMPARED)
     for name, passed in parity.items():
-        rungs = (Rung("parity", passed, f"so it is on {name}"),)
+        rungs = (Rung("samples", True, ""), Rung("parity", passed, f"so it is on {name}"))
         package = Package(name, name, f"packages/{name}", "", "", "")
         climbed = cast("Any", SimpleNamespace(rungs=rungs))
         climb.done[name] = TargetResult(package, climbed)
@@ -218,6 +218,16 @@ def test_only_targets_whose_parity_was_judged_are_said_to_hold(tmp_path: Path) -
     found = compared(tmp_path, mlas_cpu=True, qnn_npu=None)
     assert (found.verdict, found.why) == (Verdict.HOST_BLOCKED, "qnn_npu: so it is on qnn_npu")
     assert compared(tmp_path, mlas_cpu=True, qnn_npu=False).verdict is Verdict.FAIL
+
+
+def test_parity_on_samples_that_exercise_nothing_does_not_reach_l2(tmp_path: Path) -> None:
+    nothing = cast("Any", None)
+    climb = Climb(tmp_path, nothing, [], nothing, nothing, _compared=COMPARED)
+    rungs = (Rung("samples", False, "no output varies"), Rung("parity", True, ""))
+    climbed = cast("Any", SimpleNamespace(rungs=rungs))
+    climb.done["a"] = TargetResult(Package("a", "a", "packages/a", "", "", ""), climbed)
+    found = climb.compare()
+    assert (found.verdict, found.why) == (Verdict.FAIL, "a: no output varies")
 
 
 def test_an_export_that_was_not_compared_does_not_reach_l2(tmp_path: Path) -> None:

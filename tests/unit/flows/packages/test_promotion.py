@@ -30,6 +30,7 @@ from tests.plans.cells import make_cell
 from tests.plans.models import TARGETS
 from tests.tunings.champions import a_champion, write_champions
 from tests.tunings.fakes import Stage, cell, hypothesis, step
+from tests.verification.evidence import proven
 from workers.attest.attester import Attester
 from workers.errors import BuildFailed
 
@@ -135,6 +136,39 @@ def test_what_falls_short_of_it_is_refused_with_the_reason(
     assert f"{NAME} {VERSION} cannot enter Release, which demands parity on" in harness.refusal()
     assert why in harness.refusal()
     assert harness.refusal("prerelease") == ""  # nothing is asked there
+
+
+@pytest.mark.parametrize(
+    ("rungs", "why", "step"),
+    [
+        (proven("synthetic"), "synthetic samples say nothing", "dataset = ..."),
+        (proven("synthetic", reason="a sensor"), "(accepted: a sensor) say", "dataset = ..."),
+        (
+            [one for one in proven("dataset") if one["name"] != "samples"],
+            "before",
+            "build it again",
+        ),
+    ],
+)
+def test_synthetic_samples_of_a_trained_model_do_not_enter(
+    harness: PromotionHarness, rungs: list[dict[str, Any]], why: str, step: str
+) -> None:
+    harness.publish({**record(RAN), "verification": rungs})
+    with pytest.raises(Rejected) as caught:
+        promote(harness.settings, harness.feed, NAME, VERSION, "release")
+    assert why in caught.value.message
+    assert step in str(caught.value.hint)
+    assert harness.refusal("prerelease") == ""
+
+
+def test_random_weights_enter_and_say_so(
+    harness: PromotionHarness, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rungs = proven("synthetic", trained=False, needs_real=False)
+    harness.publish({**record(RAN), "verification": rungs})
+    assert harness.refusal() == ""
+    said = f"{NAME} {VERSION} is verified on synthetic samples (random weights)"
+    assert said in capsys.readouterr().err
 
 
 def test_a_waiver_takes_the_place_of_the_run_and_of_nothing_else(
