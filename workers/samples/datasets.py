@@ -79,7 +79,8 @@ def dataset_params(dataset: Mapping[str, Any], limit: int) -> dict[str, Any]:
 def opened(dataset: Mapping[str, Any], limit: int) -> Dataset:
     """At most so many samples of a dataset. Raises `StageError` where it cannot be used."""
     path, most = _path(dataset), _limit(dataset, limit)
-    what, hint = f"the dataset {path.name} cannot be read", "docs: Samples of your own"
+    what = f"the dataset {path.name} cannot be read"
+    hint = "docs/release-engineer.md, Samples of your own, shows the forms"
     with failing(quantize_error, what, hint, OSError, ValueError, EOFError, KeyError):
         if path.is_dir():
             form, row, count, digest = _of_folder(path, most)
