@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from machine.files import read_file
 from matrix.errors import MillError, UsageError
 
 _LOOK = 1.0
@@ -28,8 +29,8 @@ _LINE = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)=(?P<value>.*)")
 def read_environment(path: Path) -> dict[str, str]:
     """Read NAME=value lines; empty lines and those that begin with `#` are ignored."""
     try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
+        lines = read_file(path).decode("utf-8-sig").splitlines()
+    except (OSError, ValueError) as error:
         raise UsageError(f"{path} cannot be read: {error}") from None
     found = {}
     for number, line in enumerate(lines, 1):

@@ -27,6 +27,7 @@ from machine.files import long_path, read_json
 from matrix.cellid import parse
 from matrix.digest import MANIFEST
 from matrix.errors import NothingSelected, UsageError
+from matrix.manifest import checked_manifest
 
 SCHEMA_VERSION = "1.0"
 MODEL = "model"
@@ -119,7 +120,7 @@ def _name(cell: IndexCell) -> str:
 def _variants(folder: Path, cell: IndexCell) -> Iterator[tuple[str, Json]]:
     """The components of a package, each with its variant."""
     try:
-        manifest = read_json(folder / MANIFEST)
+        manifest = checked_manifest(read_json(folder / MANIFEST))
         for component, model in _graphs(folder):
             yield component, _variant(manifest, component, model, cell)
     except (OSError, ValueError, TypeError, KeyError) as error:

@@ -28,6 +28,7 @@ from feed.attestation import (
 from feed.index import INDEX_FILE
 from matrix import digest
 from matrix.errors import MillError
+from matrix.manifest import checked_manifest, checked_record
 from matrix.naming import INDEX
 
 CheckSignature = Callable[[bytes, bytes], None]
@@ -121,7 +122,7 @@ class _Judged:
             yield Check("content", (f"there is no {digest.MANIFEST}: not a package of ours",))
             return
         try:
-            manifest = parse(self._read(digest.MANIFEST))
+            manifest = checked_manifest(parse(self._read(digest.MANIFEST)))
         except ValueError as error:
             yield Check(digest.MANIFEST, (str(error),))
             return
@@ -142,7 +143,7 @@ class _Judged:
     def _build_record(self) -> Json | None:
         """None: another check reports what is wrong with it."""
         try:
-            return parse(self._read(digest.BUILD_RECORD))
+            return checked_record(parse(self._read(digest.BUILD_RECORD)))
         except (OSError, ValueError):
             return None
 

@@ -73,14 +73,19 @@ MOST_JSON = 64 * 2**20
 
 
 def read_json(path: Path, most: int = MOST_JSON) -> Any:
-    """The value of a JSON file. Raises `OSError`, or `ValueError` for what is no such file: a pipe
-    and a device have no end."""
+    """The value of a JSON file. Raises `OSError`, or `ValueError` for what is no such file."""
+    return parse_json(read_file(path, most))
+
+
+def read_file(path: Path, most: int = MOST_JSON) -> bytes:
+    """The bytes of a file that somebody has named. Raises `OSError`, or `ValueError` for what is no
+    file or too large: a pipe and a device have no end."""
     found = path.stat()
     if not stat.S_ISREG(found.st_mode):
         raise ValueError(f"{path.name} is not a file")
     if found.st_size > most:
         raise ValueError(f"{path.name} has {found.st_size} bytes, more than {most}")
-    return parse_json(path.read_bytes())
+    return path.read_bytes()
 
 
 def long_path(path: Path) -> Path:

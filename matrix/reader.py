@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import stat
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -33,7 +34,10 @@ def read_text(path: Path, advice: str = "") -> str:
     """The text of a file, UTF-8 with or without a byte order mark. `advice`: if there is none."""
     where = path.name
     try:
-        if path.stat().st_size > MAX_BYTES:
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode) and not path.is_dir():  # a pipe and a device have no end
+            fail(where, "is not a file")
+        if found.st_size > MAX_BYTES:
             fail(where, f"is larger than {MAX_BYTES >> 20} MiB", "is this the right file?")
         raw = path.read_bytes()
     except FileNotFoundError:

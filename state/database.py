@@ -212,6 +212,8 @@ class Database:
             if getattr(error.orig, "sqlstate", None) in _BACK_OFF:
                 raise Raced(f"two writers of {self.label} met", hint="try again") from error
             raise self.in_our_words(error) from error
+        except UnicodeDecodeError as error:  # names in a damaged schema
+            raise of_sqlite(self.label, "malformed text in it") from error
 
     def in_our_words(self, error: DBAPIError) -> StateError:
         lines = str(error.orig).strip().splitlines() or [type(error.orig).__name__]

@@ -77,6 +77,8 @@ class StateFile:
             yield
         except sqlite3.Error as error:
             raise of_sqlite(self.label, str(error)) from error
+        except UnicodeDecodeError as error:  # names in a damaged schema
+            raise of_sqlite(self.label, "malformed text in it") from error
         except OSError as error:
             raise StateError(
                 f"the state {self.label} cannot be read: {error.strerror}",

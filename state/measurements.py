@@ -85,7 +85,7 @@ def unpacked(packed: bytes, where: str) -> Json | None:
     try:
         text = unpacking.decompress(packed, MOST_RAW)
         found = parse_json(text)
-    except (zlib.error, ValueError):
+    except (zlib.error, TypeError, ValueError):  # also for text in place of bytes
         found = None
     if not isinstance(found, dict):
         damage.note(where)

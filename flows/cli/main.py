@@ -11,6 +11,7 @@ import sys
 from collections.abc import Collection, Sequence
 from functools import partial
 from importlib import import_module
+from pathlib import Path
 from typing import NoReturn
 
 from flows.cli.activity import waiting_for
@@ -41,6 +42,7 @@ class _Version(argparse.Action):
 
 
 _MOST_NAMED = 5
+_LOOP = "Symlink loop from "
 _NEXT_STEPS = {
     errno.EACCES: "check its permissions, or choose another place with --home",
     errno.EPERM: "check its permissions, or choose another place with --home",
@@ -133,13 +135,26 @@ def _run(argv: Sequence[str] | None, out: Output) -> int:
     except KeyboardInterrupt:
         _say("interrupted (run the same command again)")
         return Exit.INTERRUPTED
-    except OSError as error:
-        if error.errno not in _NEXT_STEPS:
-            raise
-        where = f" {error.filename}:" if error.filename else ""
-        _say(f"{where} {error.strerror} ({_NEXT_STEPS[error.errno]})".lstrip())
+    except (OSError, RuntimeError) as error:
+        _say(_refused(error))
         return Exit.UNUSABLE
     return code
+
+
+def _refused(error: OSError | RuntimeError) -> str:
+    """What the system has refused, for people; raises the error if it is a bug of ours."""
+    if isinstance(error, RuntimeError):  # what pathlib makes of ELOOP, until Python 3.13
+        if not str(error).startswith(_LOOP):
+            raise error
+        return f"{str(error).removeprefix(_LOOP)}: {_NEXT_STEPS[errno.ELOOP]}"
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        return "the current folder was removed (change to another one)"
+    if error.errno not in _NEXT_STEPS:
+        raise error
+    where = f"{error.filename}: " if error.filename else ""
+    return f"{where}{error.strerror} ({_NEXT_STEPS[error.errno]})"
 
 
 def _say_begins(arguments: Arguments, out: Output) -> None:

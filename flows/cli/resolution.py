@@ -10,8 +10,10 @@ from typing import Any
 
 from flows.cli.options import Option
 from flows.cli.settings import OPTIONS, Settings
+from machine.files import read_file
 from matrix.errors import UsageError
 from matrix.nearest import hint
+from matrix.reader import MAX_BYTES
 
 CONFIG_NAME = "modelmill.toml"
 ENVIRONMENT = ".venv-"
@@ -92,8 +94,8 @@ def _from_file(file: Path, pythons: dict[str, str]) -> dict[str, Any]:
         text = f"{file} is a folder, not a settings file"
         raise UsageError(text, hint="rename it, or name a file with --config")
     try:
-        document = tomllib.loads(file.read_text(encoding="utf-8-sig"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        document = tomllib.loads(read_file(file, MAX_BYTES).decode("utf-8-sig"))
+    except (OSError, ValueError) as error:
         raise UsageError(f"{file.name} cannot be read: {error}") from None
     for kind in ("engine", "runtime"):
         if isinstance(document.get(kind), dict):

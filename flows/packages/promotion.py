@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from feed.attestation import parse
 from feed.errors import NotFound, Rejected
 from feed.interface import Feed, Published
 from feed.verdict import Verdict
@@ -25,11 +25,13 @@ from flows.packages.reverify import evidence_file
 from flows.packages.run_records import json_bytes, publish_record
 from flows.packages.signing import signature_check
 from flows.sweep.workspace import Workspace
+from machine.files import read_json
 from matrix.champions import Champion, champion_for, read_champions, unlike
 from matrix.codec import to_json
 from matrix.datasets import SYNTHETIC
 from matrix.digest import BUILD_RECORD, MANIFEST
 from matrix.errors import UsageError
+from matrix.manifest import checked_manifest, checked_record
 from matrix.model import EXPORT
 from matrix.naming import INDEX
 from workers.verify.ladder.levels import Demand
@@ -73,7 +75,7 @@ def promote(
         # Exports and indexes are not verified themselves, belong to no champion and may enter.
         # Whatever is neither these nor a cell was never verified.
         if verdict.kind not in {EXPORT, INDEX}:
-            manifest, record = _json(dest / MANIFEST), _json(dest / BUILD_RECORD)
+            manifest, record = _read(dest, MANIFEST, title), _read(dest, BUILD_RECORD, title)
             if demand is not None:
                 _check(settings, demand, record, verdict, name)
             if champions is not None:
@@ -103,8 +105,10 @@ def _check_demands(settings: Settings, feed: Feed, view: str) -> None:
 def _check(settings: Settings, demand: Demand, record: Json, found: Verdict, view: str) -> None:
     """Raise `Rejected` with the reason unless a build record, or later evidence, is enough."""
     lacks, title, told = demand.lacks(record), found.title, record
-    if lacks and (later := _json(evidence_file(settings, found.tree))):
-        lacks, told = demand.lacks(later), later
+    if lacks:
+        with suppress(OSError, ValueError):  # there is none, or it proves nothing
+            later = checked_record(read_json(evidence_file(settings, found.tree)))
+            lacks, told = demand.lacks(later), later
     proof = proof_of(told.get("verification", ()))
     if lacks:
         asked = demand.level + (" on the target's own provider" if demand.own else "")
@@ -178,8 +182,12 @@ def _tuning(settings: Settings, champion: Champion) -> Any:
     return None
 
 
-def _json(path: Path) -> Json:
+def _read(folder: Path, name: str, title: str) -> Json:
+    """A record of a version; empty: it has none."""
+    check = checked_manifest if name == MANIFEST else checked_record
     try:
-        return parse(path.read_bytes())
-    except (OSError, ValueError):
+        return check(read_json(folder / name))
+    except FileNotFoundError:
         return {}
+    except (OSError, ValueError) as error:
+        raise Rejected(f"{title}: its {name} cannot be read: {error}") from error

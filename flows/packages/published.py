@@ -23,6 +23,7 @@ from flows.sweep.workspace import Workspace
 from machine.files import read_json
 from matrix.digest import MANIFEST, PROVENANCE
 from matrix.errors import Exit, MillError, UsageError
+from matrix.manifest import checked_manifest
 from matrix.model import EXPORT, Cell
 from matrix.status import FailureClass
 from workers.build.origin import FETCH, PACKAGE
@@ -54,7 +55,7 @@ class Original:
     def read(cls, title: str, folder: Path, tree: str, *, signed: bool = False) -> Original:
         """From the manifest and the provenance in a folder."""
         try:
-            manifest = parse((folder / MANIFEST).read_bytes())
+            manifest = checked_manifest(read_json(folder / MANIFEST))
             stated = parse((folder / PROVENANCE).read_bytes())
             made = stated["predicate"]["buildDefinition"]["internalParameters"]
             return cls(title, manifest, recipe_in(stated), str(made["stamp"]), tree, signed)
@@ -110,7 +111,7 @@ def fetch_portable(settings: Settings, cell: Cell, folder: Path) -> None:
         feed = Workspace(settings).open_feed()
         signature = signature_check(settings, signs=True)
         pull(feed, cell.package, cell.origin.version, folder / PACKAGE, signature=signature)
-        manifest = read_json(folder / PACKAGE / MANIFEST)
+        manifest = checked_manifest(read_json(folder / PACKAGE / MANIFEST))
         published_export(feed, cell.package, manifest, folder / EXPORT)
     except FeedError as error:
         failure, passes = FailureClass.UNKNOWN, isinstance(error, Unavailable)

@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from feed.attestation import parse
+from feed.checked import refuse_unsafe
 from feed.reader import pull
 from flows.cli.activity import waiting_for
 from flows.cli.settings import Settings
@@ -18,9 +18,10 @@ from flows.packages.signing import signature_check
 from flows.sweep.local import open_builder
 from flows.sweep.planning import planned_cell
 from flows.sweep.workspace import Workspace
-from machine.files import hash_file, replace_file
+from machine.files import hash_file, read_json, replace_file
 from matrix.digest import BUILD_RECORD, MANIFEST, RUN_RECORDS, FileEntry, files_digest
 from matrix.errors import UsageError
+from matrix.manifest import checked_manifest, checked_record
 from matrix.model import EXPORT
 from workers.build.built import Built
 from workers.build.origin import files_of_stage
@@ -28,6 +29,9 @@ from workers.store import Store
 from workers.verify.ladder.claim import Claim
 from workers.verify.subject import Part, Subject
 from workers.verify.verifier import Climbed
+
+_OF_A_CELL = {"cell", "target", "policy", "files"}
+"""What the manifest of every cell says."""
 
 
 @contextmanager
@@ -50,8 +54,8 @@ def opened_package(
         if version:
             folder, feed = pulled / "package", work.open_feed()
             pull(feed, what, version, folder, signature=signature_check(settings))
-            if not _json(folder / BUILD_RECORD).get("reference"):
-                manifest = _json(folder / MANIFEST)
+            if not _record(folder).get("reference"):
+                manifest = _manifest(folder)
                 export = export or published_export(feed, what, manifest, pulled / EXPORT)
         else:
             check_folder(settings, folder)
@@ -88,22 +92,26 @@ def evidence_file(settings: Settings, tree: str) -> Path:
 
 def subject_of(settings: Settings, store: Store, folder: Path, export: Path | None) -> Subject:
     """A package folder as the verifier takes it, described by its own records."""
-    manifest = _json(folder / MANIFEST)
+    manifest, record = _manifest(folder), _record(folder)
     if manifest.get("kind") != "cell":
         raise UsageError(f"{folder} is not the package of a cell", hint=f"see its {MANIFEST}")
-    record = _json(folder / BUILD_RECORD) if (folder / BUILD_RECORD).is_file() else {}
-    target = Workspace(settings).targets().get(manifest["target"]["label"])
+    if lacks := _OF_A_CELL - manifest.keys():
+        raise _unreadable(folder / MANIFEST, f"it has no {min(lacks)}")
+    target = Workspace(settings).targets().get(manifest["target"].get("label", ""))
     inner = folder / EXPORT
     given = export or (inner if inner.is_dir() else None)
     digest, size = hash_file(folder / MANIFEST)
     reference = record.get("reference", {})
+    files = [_entry(one) for one in (*manifest["files"], *reference.get("files", ()))]
+    refuse_unsafe(files, str(folder))
+    try:
+        claim = Claim.from_records(manifest, record, target)
+    except ValueError as error:
+        raise _unreadable(folder, str(error)) from None
     return Subject(
-        claim=Claim.from_records(manifest, record, target),
+        claim=claim,
         folder=folder,
-        files=(
-            *(FileEntry(**file) for file in (*manifest["files"], *reference.get("files", ()))),
-            FileEntry(MANIFEST, size, digest),
-        ),
+        files=(*files, FileEntry(MANIFEST, size, digest)),
         store=store,
         manifest=manifest,
         export=_folder_part(given) if given else _stage_part(store, manifest, EXPORT),
@@ -133,8 +141,27 @@ def _stage_part(store: Store, manifest: Mapping[str, Any], stage: str) -> Part |
     return Part.stored(store, list(files_of_stage(store, manifest, stage)))
 
 
-def _json(path: Path) -> Mapping[str, Any]:
+def _manifest(folder: Path) -> Mapping[str, Any]:
     try:
-        return parse(path.read_bytes())
+        return checked_manifest(read_json(folder / MANIFEST))
     except (OSError, ValueError) as error:
-        raise UsageError(f"{path} cannot be read: {error}", hint="is this a package?") from None
+        raise _unreadable(folder / MANIFEST, str(error)) from None
+
+
+def _record(folder: Path) -> Mapping[str, Any]:
+    """Empty: it has none."""
+    try:
+        return checked_record(read_json(folder / BUILD_RECORD))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise _unreadable(folder / BUILD_RECORD, str(error)) from None
+
+
+def _entry(told: Mapping[str, Any]) -> FileEntry:
+    """Packages of newer versions may say more of a file."""
+    return FileEntry(told["path"], told["size"], told["sha256"])
+
+
+def _unreadable(path: Path, why: str) -> UsageError:
+    return UsageError(f"{path} cannot be read: {why}", hint="is this a package? pull it again")

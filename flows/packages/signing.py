@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from feed.verdict import CheckSignature
 from flows.cli.settings import Settings
+from machine.files import read_file
 from machine.user_errors import user_errors
 from matrix.digest import PAYLOAD_TYPE
 from matrix.errors import Exit, MillError, UsageError
@@ -151,5 +152,8 @@ def _private_key(path: Path) -> Any:
 
 
 def _read(path: Path) -> bytes:
-    with user_errors(f"the key {path} cannot be read"):
-        return path.read_bytes()
+    try:
+        with user_errors(f"the key {path} cannot be read"):
+            return read_file(path)
+    except ValueError as error:
+        raise UsageError(f"the key {path} cannot be read: {error}") from None

@@ -23,6 +23,7 @@ from matrix.digest import (
     tree_digest,
     value_digest,
 )
+from matrix.manifest import checked_manifest, checked_record
 from matrix.model import Cell
 from matrix.status import FailureClass
 from workers.build.graph import EXPORT, INPUTS, Output, StageResults, outside, within
@@ -160,10 +161,10 @@ def files_of_stage(store: Store, manifest: Mapping[str, Any], stage: str) -> tup
     found: list[FileEntry] = []
     for one in manifest.get("stages", ()):
         if one["stage"] == stage:
-            action = store.lookup(one["key"])
+            action = store.lookup(one.get("key", ""))
             if action is None:
                 return ()
-            head = f"{one['component']}/" if one["component"] else ""
+            head = f"{one['component']}/" if one.get("component") else ""
             found += [replace(file, path=f"{head}{file.path}") for file in action.files]
     return tuple(found)
 
@@ -173,8 +174,8 @@ def _take_in(store: Store, cell: Cell, key: str, fetch: Fetch) -> Action:
         fetch(cell, folder)
         package = folder / PACKAGE
         try:
-            manifest = read_json(package / MANIFEST)
-            record = read_json(package / BUILD_RECORD)
+            manifest = checked_manifest(read_json(package / MANIFEST))
+            record = checked_record(read_json(package / BUILD_RECORD))
         except (OSError, ValueError) as error:
             raise _unfit(cell, f"it has no {MANIFEST} or {BUILD_RECORD}: {error}") from error
         for name in RUN_RECORDS:

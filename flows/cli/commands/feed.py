@@ -142,6 +142,7 @@ def _build_record(feed: Feed, found: VersionDetails) -> dict[str, Any] | None:
     from feed.errors import FeedError
     from feed.reader import pull
     from matrix.digest import BUILD_RECORD
+    from matrix.manifest import checked_record
 
     one = found.published
     if BUILD_RECORD not in {file.path for file in found.files}:
@@ -149,8 +150,8 @@ def _build_record(feed: Feed, found: VersionDetails) -> dict[str, Any] | None:
     with tempfile.TemporaryDirectory(prefix="modelmill-show-") as folder:
         try:
             dest = pull(feed, one.package, one.version, Path(folder, "it"), (BUILD_RECORD,)).dest
-            return dict(read_json(dest / BUILD_RECORD))
-        except (FeedError, ValueError, TypeError) as error:
+            return dict(checked_record(read_json(dest / BUILD_RECORD)))
+        except (FeedError, OSError, ValueError) as error:
             tell(f"{BUILD_RECORD} cannot be read: {error}")
             return None
 

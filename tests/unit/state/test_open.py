@@ -13,6 +13,7 @@ from matrix.errors import Exit
 from state import state as opened
 from state.database import Database
 from state.errors import StateError
+from state.reading import read_state
 from state.records import Kind
 from state.state import open_state
 from tests.states.samples import begin, rows, sql
@@ -91,6 +92,19 @@ def test_a_truncated_file_is_refused(tmp_path: Path) -> None:
         begin(state, rows(200))
     path.write_bytes(path.read_bytes()[: 4096 * 5])
     refused(path, "damaged|malformed")
+
+
+def test_names_that_are_no_text_are_damage(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    with open_state(path) as state:
+        begin(state)
+    with closing(sqlite3.connect(path)) as raw:
+        raw.execute("PRAGMA writable_schema = ON")
+        raw.execute("UPDATE sqlite_master SET name = CAST(x'ff' AS TEXT), sql = 'x' WHERE rowid=1")
+        raw.commit()
+    refused(path, "malformed")
+    with pytest.raises(StateError, match="malformed"):
+        read_state(path)
 
 
 def test_a_folder_is_refused(tmp_path: Path) -> None:

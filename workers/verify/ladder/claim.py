@@ -9,7 +9,8 @@ from typing import Any
 
 from matrix.codec import from_json
 from matrix.model import Cell, Profile, Target
-from matrix.policy import quantized
+from matrix.nearest import quote
+from matrix.policy import PRECISIONS, quantized
 from matrix.verification import Limit, Rules, rules_from, rules_of
 
 IR_OF_OPSET = {13: 7, 14: 7, 15: 8, 16: 8, 17: 8, 18: 8, 19: 9, 20: 9, 21: 10, 22: 10, 23: 11}
@@ -57,8 +58,10 @@ class Claim:
     def from_records(
         cls, manifest: Mapping[str, Any], record: Mapping[str, Any], target: Target
     ) -> Claim:
-        """The claim of an existing package."""
+        """The claim of an existing package, of records that were checked. Raises `ValueError`."""
         policy = manifest["policy"]
+        if policy["precision"] not in PRECISIONS:
+            raise ValueError(f"unknown precision {quote(policy['precision'])}")
         rules = dict(record.get("rules", {}))
         rules.pop("inputs", None)  # of packages that had no samples of their own
         rules["parity"] = {

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from matrix.codec import from_json
 from matrix.errors import UsageError
 from matrix.nearest import hint, quote
 from matrix.verification import EP, RUNGS, TAKEN
@@ -49,7 +50,8 @@ class Demand:
 
     def lacks(self, record: Mapping[str, Any]) -> str:
         """Why a build record does not meet the demand; empty if it does."""
-        rungs = {one["name"]: Rung(**one) for one in record.get("verification", ())}
+        listed = record.get("verification", ())
+        rungs = {one["name"]: from_json(one, Rung, exact=False) for one in listed}
         for name in up_to(self.level):
             rung = rungs.get(name)
             if rung is None and name == "samples" and "parity" in rungs:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from flows.cli.resolution import misspelt, resolve
 from flows.cli.settings import CHANGEABLE, FORM, OPTIONS, ORDERED, RECORDED, Settings
 from flows.sweep.recorded import recall
 from matrix.errors import UsageError
+from matrix.reader import MAX_BYTES
 
 
 def settings(
@@ -204,3 +206,11 @@ def test_a_misspelt_setting_and_a_wrong_type_are_type_errors(tmp_path: Path) -> 
         _ = found.jbos  # type: ignore[attr-defined]  # the point of the test
     limit: str = found.timeout  # type: ignore[assignment]  # the point of the test
     assert limit == 1800.0  # type: ignore[comparison-overlap]  # the same
+
+
+def test_a_settings_file_is_a_file_of_limited_size(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="is not a file"):
+        resolve({}, {}, tmp_path, Path(os.devnull))
+    (tmp_path / "modelmill.toml").write_bytes(b"\n" * (MAX_BYTES + 1))
+    with pytest.raises(UsageError, match="more than"):
+        resolve({}, {}, tmp_path)

@@ -14,6 +14,7 @@ from flows.tune.record import Recorded
 from matrix.errors import PlanError
 from matrix.status import FailureClass
 from matrix.trials import Verdict
+from tests.states.samples import sql
 from tests.tunings.fakes import NAME, Play, Stage
 from workers.errors import BuildFailed
 from workers.measure.running import pack
@@ -33,6 +34,15 @@ def _altered(file: Path, change: Any) -> Path:
     change(data)
     file.write_text(json.dumps(data))
     return file
+
+
+def test_times_that_are_text_are_left_out(
+    exported: tuple[Stage, Recorded, Path], tmp_path: Path
+) -> None:
+    one, found, _ = exported
+    every = len(one.state.sessions(found.tuning.id))
+    sql(one.state, "UPDATE trial_session SET raw = 'x' WHERE rowid = 1")
+    assert export(one.state, NAME, tmp_path / "again.json") == every - 1
 
 
 def test_the_same_verdicts_follow_from_the_sessions(exported: tuple[Stage, Recorded, Path]) -> None:
