@@ -27,6 +27,7 @@ _REPEATED = re.compile(r"\s*\(the same run failed for (.*)\)\s*$", re.DOTALL)
 _OUTPUT = re.compile(r"(^|: |; )[^;:]+? on [^;:]+?: (?=signal-to-noise|a value|[\d.]+%)")
 """The output and the runtime in front of each finding of parity."""
 _VARIABLE = (
+    (re.compile(r"signal-to-noise[^;]*|a value is off[^;]*|[\d.]+%[^;]* agree[^;]*"), "APART"),
     (re.compile(r"\S*[/\\]\S*"), "PATH"),
     (re.compile(r"\b(?:0x)?(?=[0-9a-f]*\d)[0-9a-f]{7,}\b", re.IGNORECASE), "HEX"),
     (re.compile(r"[-+]?\d+(?:[.,]\d+)*(?:e[-+]?\d+)?%?", re.IGNORECASE), "0"),
