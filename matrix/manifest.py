@@ -51,7 +51,8 @@ class _Sampled(TypedDict, total=False):
 
 class _Facts(TypedDict, total=False):
     inputs: dict[str, dict[str, _Values]]
-    samples: _Sampled
+    samples: _Sampled | int
+    """Of the stage `inputs` what they are, of `quantize` how many it has calibrated on."""
     graphs: dict[str, Any] | list[dict[str, Any]]
 
 

@@ -203,7 +203,8 @@ class Subject:
     def sampled(self) -> list[Mapping[str, Any]]:
         """What the stages that made samples say of them: kind, origin and the size of the parts."""
         facts = (one.get("facts", {}) for one in self._stages("inputs"))
-        return [one["samples"] for one in facts if "samples" in one]
+        found = (one.get("samples") for one in facts)
+        return [one for one in found if isinstance(one, Mapping)]
 
     def linked(self, component: str, outputs: Path) -> dict[str, Any] | None:
         """The outputs in a folder that feed a component, end to end; None: nothing feeds it.
