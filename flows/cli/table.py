@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 
@@ -22,10 +23,15 @@ def render(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     return "\n".join([line(headers), *(line(row) for row in cells)])
 
 
+_MARKUP = re.compile(r"([\\`*_{}\[\]<>#|~])")
+
+
+def plain(text: str) -> str:
+    """Escape the text of others: a model id or message must not become markup."""
+    return _MARKUP.sub(r"\\\1", " ".join(text.split()))
+
+
 def markdown_table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """The lines of a table in Markdown."""
-    lines = [f"| {' | '.join(headers)} |", f"|{'---|' * len(headers)}"]
-    for row in rows:
-        cells = (text.replace("|", "\\|").replace("\n", " ") for text in row)
-        lines.append(f"| {' | '.join(cells)} |")
-    return lines
+    """The lines of a table of texts in Markdown."""
+    lines = (f"| {' | '.join(map(plain, row))} |" for row in rows)
+    return [f"| {' | '.join(headers)} |", f"|{'---|' * len(headers)}", *lines]

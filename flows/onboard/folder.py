@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from flows.observe.masking import masked_json
 from flows.onboard.coverage import Effort, Probe
 from flows.onboard.goals import BLOCKED, Tier, Verdict
 from machine.files import hash_file, replace_file
@@ -126,7 +127,7 @@ def entry_in(text: str) -> dict[str, Any]:
 
 def put(folder: Path, name: str, value: object) -> Path:
     """Write a JSON file of the folder; the record comes last: without it, nothing is finished."""
-    text = json.dumps(to_json(value), indent=1, ensure_ascii=False) + "\n"
+    text = json.dumps(masked_json(to_json(value)), indent=1, ensure_ascii=False) + "\n"
     replace_file(folder / name, text.encode())
     return folder / name
 

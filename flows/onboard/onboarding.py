@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from flows.cli.settings import SELECTION, Settings
+from flows.observe.masking import masked, masked_json
 from flows.onboard import folder as files
 from flows.onboard.climb import Climb, clear
 from flows.onboard.coverage import Probe, probe
@@ -27,7 +28,7 @@ from machine.files import remove_tree, replace_file
 from machine.locks import take_now
 from machine.user_errors import user_errors
 from machine.waits import untold
-from matrix.codec import to_json
+from matrix.codec import from_json, to_json
 from matrix.errors import MillError, UsageError
 from matrix.model import PRIORITIES, Cell, Model, Plan
 from matrix.registry import is_refused
@@ -74,7 +75,7 @@ class Onboarding:
         cells = cells_of(plan)
         self._mark(table)
         clear(self.folder)
-        replace_file(self.folder / files.CATALOG, as_toml("model", table).encode())
+        replace_file(self.folder / files.CATALOG, masked(as_toml("model", table)).encode())
         model = cells[0].model
         found = probed(settings, model)
         files.put(self.folder, files.PROBE, found)
@@ -82,7 +83,7 @@ class Onboarding:
         packages = tuple(one.package for one in work.done.values())
         text = draft(model, found, tiers, packages, today)
         if text:
-            replace_file(self.folder / files.FINDING, text.encode())
+            replace_file(self.folder / files.FINDING, masked(text).encode())
         record = Record(
             model=model.id,
             task=model.task,
@@ -106,6 +107,7 @@ class Onboarding:
             files=listed(self.folder),
         )
         record = replace(record, row=row_of(record))
+        record = from_json(masked_json(to_json(record)), Record)  # as the file has it
         replace_file(self.folder / files.REPORT, markdown(record).encode())
         files.put(self.folder, files.RECORD, record)
         return record

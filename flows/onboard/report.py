@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from flows.cli.quantity import show_size
-from flows.cli.table import markdown_table
+from flows.cli.table import markdown_table, plain
 from flows.onboard.folder import CATALOG, FINDING, PROBE, RECORD, Record
 from flows.onboard.goals import GOALS, Verdict
 
-_MARKS = {Verdict.PASS: "pass", Verdict.FAIL: "**FAIL**"}
+_MARKS = {Verdict.PASS: "pass", Verdict.FAIL: "FAIL"}
 
 
 def markdown(record: Record) -> str:
@@ -19,7 +19,7 @@ def markdown(record: Record) -> str:
 
 def _lines(record: Record) -> Iterator[str]:
     goal = f"{record.goal} ({GOALS[record.goal]})" if record.goal in GOALS else "no goal reached"
-    yield f"# {record.model}: {record.task}"
+    yield f"# {plain(record.model)}: {plain(record.task)}"
     yield ""
     yield f"**{goal}** with {record.engine}, begun {record.began}. The record is `{RECORD}`."
     for number, (title, lines) in enumerate(_items(record).items(), 1):
@@ -48,13 +48,13 @@ def _items(record: Record) -> Mapping[str, Sequence[str]]:
         "Coverage": [*_coverage(record)],
         "Claims": [f"Effort: {record.effort}. {goal}. Outcome: {record.outcome}."],
         "Ladder": markdown_table(["tier", "verdict", "why", "evidence"], tiers),
-        "What got in the way": [f"- {one}" for one in record.method],
+        "What got in the way": [f"- {plain(one)}" for one in record.method],
     }
 
 
 def _coverage(record: Record) -> Iterator[str]:
-    yield f"{record.probe.why} (`{PROBE}`)."
+    yield f"{plain(record.probe.why)} (`{PROBE}`)."
     if record.probe.findings:
-        yield f"Known of the family: {', '.join(record.probe.findings)}."
+        yield f"Known of the family: {plain(', '.join(record.probe.findings))}."
     if record.probe.doubt:
-        yield f"Doubt: {record.probe.doubt}."
+        yield f"Doubt: {plain(record.probe.doubt)}."

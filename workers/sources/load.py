@@ -16,7 +16,7 @@ from workers.engine import Request
 from workers.sources import checkpoint
 from workers.sources.checkpoint import Checkpoint
 from workers.sources.errors import export_error, failing, listed
-from workers.sources.source import allowed
+from workers.sources.source import allowed, refuse_kernels
 
 
 def random_config(source: Mapping[str, Any]) -> Any:
@@ -69,6 +69,7 @@ def read_config(folder: Path, *, remote_code: bool = False) -> Any:
 def _random(source: Mapping[str, Any], task: str) -> Any:
     import torch
 
+    refuse_kernels(source.get("config"), source["ref"])
     config = _without_kernels(random_config(source))
     check_supported(config.model_type, task)
     seed_everything(int(source.get("seed") or 0))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from machine.files import hash_file
+from machine.files import hash_file, read_json
 from matrix.digest import FileEntry, files_digest, value_digest
 from matrix.model import SourceKind
 from workers.engine import Request
@@ -85,7 +86,28 @@ def folder_of(request: Request, commit: str | None, scratch: Path) -> Path:
             return folder
         refuse_links(folder)
     check_complete(folder, source["ref"], pickle=allow["pickle"])
+    if not allow["remote_code"]:
+        with suppress(OSError, ValueError):  # one that cannot be read loads no model
+            refuse_kernels(read_json(folder / "config.json"), source["ref"])
     return folder
+
+
+def refuse_kernels(config: object, where: str) -> None:
+    """Raise if a configuration, or one inside it, names attention from the Hub: Transformers
+    downloads that and runs it, whether or not code of the model may run."""
+    if isinstance(config, list):
+        for inner in config:
+            refuse_kernels(inner, where)
+    if not isinstance(config, dict):
+        return
+    for name, value in config.items():
+        chosen = value.values() if isinstance(value, dict) else [value]
+        attention = "attn_implementation" in name and any("/" in str(one) for one in chosen)
+        if attention or (name == "use_kernels" and value):
+            text = f"{where}: the config takes kernels from the Hub ({name}), which run as code"
+            hint = "remove it from the config, or allow remote_code in the catalog and by flag"
+            raise export_error(text, hint)
+        refuse_kernels(value, where)
 
 
 def _resolve_file(folder: Path, file: str) -> Resolved:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterator
 
 from flows.cli.meanings import EXITS, LOOKS
 from flows.cli.quantity import brief, counted, limited, named, show_duration
+from flows.cli.table import plain
 from flows.observe.diff.comparison import Change, ChangeKind, Comparison
 from flows.observe.diff.text import facts
 from flows.observe.evidence import rungs_of
@@ -22,7 +22,6 @@ _MOST_CAUSES = 100
 _MOST_MODELS = 8
 _MOST_CHANGES = 50
 _NO_NEWS = (ChangeKind.UNCHANGED, ChangeKind.STILL_FAILS, ChangeKind.UNFINISHED)
-_MARKUP = re.compile(r"([\\`*_{}\[\]<>#|~])")
 
 
 def markdown(document: SummaryDocument) -> str:
@@ -135,8 +134,3 @@ def _runs(duration: Duration) -> str:
 
 def _id(cell: str) -> str:
     return plain(cell) if set(cell) & set("`|\r\n") else f"`{cell}`"
-
-
-def plain(text: str) -> str:
-    """Escape the text of others: a model id or message must not become markup."""
-    return _MARKUP.sub(r"\\\1", " ".join(text.split()))

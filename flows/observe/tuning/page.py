@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from flows.cli.table import markdown_table
+from flows.cli.table import markdown_table, plain
 from flows.observe.tuning.document import Document, TrialRow, TuningPart
 from flows.observe.webpage import replace_text, webpage
 
@@ -52,14 +52,14 @@ def _lines(told: Document) -> Iterator[str]:
 
 def _part(one: TuningPart) -> Iterator[str]:
     yield ""
-    yield f"## {one.model}@{one.target}"
+    yield f"## {plain(one.model)}@{plain(one.target)}"
     yield ""
     if one.emulated:
         yield "**Emulated: these times say nothing about the device.**"
         yield ""
-    yield f"{one.conclusion[0].upper()}{one.conclusion[1:]}."
+    yield f"{plain(one.conclusion[0].upper() + one.conclusion[1:])}."
     yield ""
-    yield from (f"- {name}: {value}" for name, value in one.facts)
+    yield from (f"- {name}: {plain(str(value))}" for name, value in one.facts)
     if one.trials:
         yield ""
         heads = ["trial", "verdict", "gain %", "interval %", "noise floor %", "why"]
@@ -71,7 +71,7 @@ def _part(one: TuningPart) -> Iterator[str]:
 
 
 def _trial(row: TrialRow, champion: str) -> list[str]:
-    name = f"**{row.key}** (champion)" if row.key == champion else row.key
+    name = f"{row.key} (champion)" if row.key == champion else row.key
     if row.gain is None or row.low is None or row.high is None:
         return [name, row.verdict, "", "", "", row.why]
     interval = f"{row.low:+.1f} to {row.high:+.1f}"

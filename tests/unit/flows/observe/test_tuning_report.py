@@ -41,7 +41,7 @@ def test_all_of_a_tuning_is_told(stage: Stage, tmp_path: Path) -> None:
         "opset-20", "the graph has no Conv", "cpu-003",
     )  # fmt: skip
     text = markdown(told)
-    assert "**opset-19** (champion) | better | +20.0" in text
+    assert "opset-19 (champion) | better | +20.0" in text
     assert "| opset-20 | the graph has no Conv | cpu-003 |" in text
     paths = write(told, tmp_path / "out")
     assert [path.name for path in paths] == [f"{NAME}.html", f"{NAME}.md", f"{NAME}.json"]

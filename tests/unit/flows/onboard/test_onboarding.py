@@ -24,8 +24,10 @@ from matrix.findings import read_findings
 from matrix.model import PRIORITIES, Model, Source, SourceKind
 from matrix.status import FailureClass
 from tests.onboarding.records import COMPARED, ENTRY, record, written
+from tests.plans.cells import make_cell
 from workers.build.stages import Rung
 from workers.errors import BuildFailed
+from workers.host.watch import Watching
 
 
 def begin(folder: Path, model: str, home: Path | None = None) -> None:
@@ -180,6 +182,23 @@ def test_the_time_of_an_emulator_is_not_even_taken(
     monkeypatch.setattr("flows.onboard.climb.latency", lambda *_: None)
     tier = ladder(tmp_path, work("qnn_npu", **SOUND)).measure(cast("Any", None))
     assert (tier.verdict, tier.why) == (Verdict.HOST_BLOCKED, "qnn_npu: only its emulator is here")
+
+
+def test_a_folder_that_others_review_holds_no_credentials(tmp_path: Path) -> None:
+    secret = "hf_" + "a" * 30
+    climb = ladder(tmp_path)
+
+    def build(_cell: object, watching: Watching) -> None:
+        assert watching.log is not None
+        watching.log.write_text(f"401 for {secret}\n", encoding="utf-8")
+        raise BuildFailed(FailureClass.AUTH, "export", f"refused: {secret}")
+
+    climb.builder = cast("Any", SimpleNamespace(build=build))
+    climb._built(make_cell(label="mlas_cpu"))
+    files.put(tmp_path, files.RECORD, {"finding": f"needs {secret}"})
+    texts = {path: path.read_text("utf-8") for path in tmp_path.rglob("*") if path.is_file()}
+    assert len(texts) == 3
+    assert not [path for path, text in texts.items() if secret in text or "***" not in text]
 
 
 def test_without_a_package_nothing_above_is_run(tmp_path: Path) -> None:
