@@ -50,7 +50,7 @@ model = BertForSequenceClassification(
 given = tokenizer(texts, padding=True, return_tensors="pt")
 wanted = torch.tensor([int(one > 3) for one in stars])
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-for _step in range(30):
+for _step in range(60):
     optimizer.zero_grad()
     loss = model(**given, labels=wanted).loss
     loss.backward()

@@ -1,0 +1,35 @@
+"""What is measured, traced and tuned runs on the samples that the package is judged on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+from flows.packages.measured import Finder
+from matrix.digest import FileEntry
+from workers.verify.subject import Subject
+
+
+def test_a_package_is_measured_on_its_first_judged_sample(tmp_path: Path) -> None:
+    nothing = cast("Any", None)
+    names = ("model.onnx", "samples/01.npz", "samples/00.out.npz", "samples/00.npz")
+    files = tuple(FileEntry(name, 1, "0" * 64) for name in names)
+    package = Subject(claim=nothing, folder=tmp_path, files=files, store=nothing)
+    finder = Finder(nothing, nothing, nothing, nothing, nothing)
+    (graph,) = finder._graphs(package)
+    assert graph.inputs == (tmp_path / "samples" / "00.npz",)
+
+
+def test_each_component_has_samples_of_its_own(tmp_path: Path) -> None:
+    nothing = cast("Any", None)
+    (tmp_path / "composition.json").write_text(
+        '{"schema": 1, "components": [{"name": "a", "model": "a.onnx"},'
+        ' {"name": "b", "model": "b.onnx"}], "links": [], "joins": []}',
+        "utf-8",
+    )
+    names = ("composition.json", "a.onnx", "b.onnx", "samples/a/00.npz", "samples/b/00.npz")
+    files = tuple(FileEntry(name, 1, "0" * 64) for name in names)
+    package = Subject(claim=nothing, folder=tmp_path, files=files, store=nothing)
+    finder = Finder(nothing, nothing, nothing, nothing, nothing)
+    found = {graph.component: graph.inputs for graph in finder._graphs(package)}
+    assert found == {one: (tmp_path / "samples" / one / "00.npz",) for one in ("a", "b")}
