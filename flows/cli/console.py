@@ -28,12 +28,13 @@ Choice = Literal["auto", "always", "never"]
 _CODES = {"red": "31", "green": "32", "yellow": "33", "dim": "2", "bold": "1"}
 _ERRORS = "modelmill-plainer"
 _OF_SWEEPS = (
-    "cancel", "diff", "doctor", "explain", "report", "resume", "retry", "status", "sweep", "verify",
-    "worker",
+    "bench", "cancel", "diff", "doctor", "explain", "report", "resume", "retry", "review", "status",
+    "sweep", "trace", "tune", "verify", "worker",
 )  # fmt: skip
 _OF_FEEDS, _OF_STORES = ("ls", "show", "pull", "verify", "promote"), ("du", "gc", "clear")
 PLACES: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(_OF_SWEEPS, ("config", "home", "state")),
+    "rebuild": ("config", "home", "feed"),
     **dict.fromkeys((f"feed {verb}" for verb in _OF_FEEDS), ("config", "home", "feed")),
     **dict.fromkeys((f"store {verb}" for verb in _OF_STORES), ("config", "home", "store")),
 }
@@ -113,7 +114,10 @@ class Output:
         return len(text)
 
     def _complete(self, hint: re.Match[str]) -> str:
-        return "".join([hint[0], *(self.places.get(name, "") for name in PLACES[hint[1]])])
+        names, rest = PLACES[hint[1]], hint.string[hint.end() :].partition("\n")[0]
+        if "--fleet" in rest:  # a fleet's workers have places of their own
+            names = tuple(name for name in names if name != "home")
+        return "".join([hint[0], *(self.places.get(name, "") for name in names)])
 
     def writelines(self, lines: Iterable[str]) -> None:
         """Write all of them."""

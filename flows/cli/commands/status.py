@@ -6,7 +6,7 @@ import json
 from functools import partial
 from typing import TYPE_CHECKING
 
-from flows.cli.arguments import Arguments, Parser, add_detail, add_settings
+from flows.cli.arguments import Arguments, Parser, add_detail, add_settings, refuse
 from flows.cli.console import print_json, print_result
 from flows.cli.quantity import show_moment
 from flows.cli.table import render
@@ -34,6 +34,9 @@ def run(arguments: Arguments) -> Exit:
     from flows.sweep.workspace import find_sweep
     from matrix.globs import matches
 
+    narrowed = arguments.failed or arguments.settings.origin("only").startswith("flag")
+    text = "--watch follows the whole batch"
+    refuse((arguments.watch and narrowed, text, "leave out --failed and --only"))
     with arguments.work.read_state() as state:
         if arguments.sweeps:
             return _list(arguments, state)

@@ -11,6 +11,7 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -142,6 +143,11 @@ def test_a_hint_is_given_flags_that_its_command_takes(command: str) -> None:
 
 
 NEEDED = {
+    "bench": ["a:t@mlas_cpu"],
+    "rebuild": ["p", "1.0.0"],
+    "review": ["folder"],
+    "trace": ["a:t@mlas_cpu"],
+    "tune": ["a:t@mlas_cpu"],
     "cancel": ["s1"],
     "diff": ["A", "B"],
     "explain": ["a:t@mlas_cpu"],
@@ -152,6 +158,26 @@ NEEDED = {
     "verify": ["a:t@mlas_cpu"],
     "worker": ["--pool", "p"],
 }
+
+
+def test_a_hint_for_a_fleet_names_no_home(capsys: pytest.CaptureFixture[str]) -> None:
+    with safe_output() as out:
+        out.places = {"home": " --home h", "state": " --state s"}
+        print("modelmill resume s1 --fleet\nmodelmill resume s1")
+    told = capsys.readouterr().out.splitlines()
+    assert told == [
+        "modelmill resume --state s s1 --fleet",
+        "modelmill resume --home h --state s s1",
+    ]
+
+
+@pytest.mark.parametrize("more", [["--failed"], ["--only", "*"]])
+def test_watching_takes_no_selection(
+    more: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["status", "--watch", *more]) == 2
+    assert "follows the whole batch" in capsys.readouterr().err
 
 
 def flags(command: str) -> list[str]:
