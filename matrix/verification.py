@@ -25,12 +25,14 @@ RUNGS = ("integrity", "policy", "loads", "shapes", "samples", "parity", "task")
 EP = "ep"
 """Stands for `was run on the target's own EP` where a view demands that."""
 SNR = {
-    "fp32": 57.0, "fp16": 30.0, "w8a16": 20.0, "w8a8": 12.0, "w8": 20.0, "w4": 10.0,
+    "fp32": 57.0, "fp16": 30.0, "w8a16": 15.0, "w8a8": 12.0, "w8": 20.0, "w4": 10.0,
     "w4a16": 10.0,
 }  # fmt: skip
 """How many decibels the signal of an output (what varies between samples) must be above its error.
 
-20 dB: the error is a tenth of the signal, which is a cosine of 0.995 for values around zero.
+20 dB: the error is a tenth of the signal, which is a cosine of 0.995 for values around zero. Of
+trained models in w8a16 (`tests.bench.truth`), those that lose their task have 12.5 dB or less, and
+the worst output of all-MiniLM-L6-v2, which loses nothing, has 19.
 """
 AGREEMENT = {
     "fp32": 1.0, "fp16": 0.99, "w8a16": 0.97, "w8a8": 0.9, "w8": 0.97, "w4": 0.9, "w4a16": 0.9,
