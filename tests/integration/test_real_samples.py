@@ -146,6 +146,24 @@ def test_a_tokenizer_of_another_model_is_refused(tmp_path: Path) -> None:
         run_stages(request(folder, "text-classification"), tmp_path / "out")
 
 
+def test_a_tokenizer_of_formulas_makes_no_texts(tmp_path: Path) -> None:
+    folder = saved(tmp_path / "model", "Bert", "BertModel", **BERT)
+    tokens = [
+        "[PAD]",
+        "[UNK]",
+        "[CLS]",
+        "[SEP]",
+        "[MASK]",
+        *"cCNOSPFnos()=#123456789.>",
+        "Cl",
+        "Br",
+    ]
+    (folder / "vocab.txt").write_text("\n".join(tokens), encoding="utf-8", newline="\n")
+    told = run_stages(request(folder, "feature-extraction"), tmp_path / "out")
+    assert told["inputs"]["samples"]["kind"] == "synthetic"
+    assert "does not know" in str(told["inputs"]["notice"])
+
+
 def test_the_prompt_that_is_verified_is_in_no_part(tmp_path: Path) -> None:
     config = {"vocab_size": 700, "n_embd": 32, "n_layer": 2, "n_head": 2, "n_positions": 64}
     folder = saved(tmp_path / "model", "GPT2", "GPT2LMHeadModel", **config)

@@ -63,6 +63,8 @@ class Words:
         self._check([tokenizer.vocab_size - 1])
         self._with_boxes = "boxes" in inspect.signature(type(tokenizer).__call__).parameters
         """Whether it takes the words of a page and where they are."""
+        if not given:
+            self._check_known()
 
     def row(self, number: int) -> Row:
         """The inputs of the text of this number."""
@@ -230,6 +232,15 @@ class Words:
             f"{prefix}input_ids": np.asarray(ids + [self._tokenizer.pad_token_id] * missing),
             f"{prefix}attention_mask": np.arange(length) < len(ids),
         }
+
+    def _check_known(self) -> None:
+        """Raise `ValueError` if our texts are not what it is made for, such as one of formulas."""
+        unknown = self._tokenizer.unk_token_id
+        rows = [self._cut(texts.single(number), None, 256)["input_ids"] for number in range(32)]
+        ids = [one for row in rows for one in row]
+        if unknown is not None and ids.count(unknown) > len(ids) / 2:
+            share = ids.count(unknown) / len(ids)
+            raise ValueError(f"it does not know {share:.0%} of the tokens of ordinary texts")
 
     def _check(self, ids: Any) -> None:
         """Raise `StageError` unless the model has these tokens."""
