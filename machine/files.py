@@ -16,8 +16,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from matrix.codec import parse_json
-
 CHUNK = 1 << 20
 
 

@@ -74,7 +74,7 @@ def test_samples_key_only_what_reads_them() -> None:
         ({"build": {"symmetric": True}}, "quantize"),
         ({"build": {"float_ops": ["Softmax"]}}, "quantize"),
         ({"build": {"requantize": False}}, "quantize"),
-        ({"parity": {"snr": 15.0}}, "quantize"),
+        ({"parity": {"snr": 18.0}}, "quantize"),
         ({"blocked_ops": ["Erf"]}, "quantize"),
         ({"rewrites": ["pools"]}, "quantize"),
         ({"channels": ["Conv"]}, "quantize"),
@@ -129,7 +129,7 @@ def test_the_threshold_is_the_catalogs_or_that_of_the_precision() -> None:
         request = make_request(precision=precision, parity=parity)
         return stages(request)["quantize"].params["parity"]
 
-    usual = {"task": "fill-mask", "snr": 20.0, "agreement": 0.97, "floor": 0.002}
+    usual = {"task": "fill-mask", "snr": 15.0, "agreement": 0.97, "floor": 0.002}
     assert limit("w8a16") == usual
     assert limit("w8a16", max_abs=0.5) == {**usual, "max_abs": 0.5}
     assert limit("w8a16", snr=10.0) == {**usual, "snr": 10.0}
