@@ -72,7 +72,10 @@ MOST_JSON = 64 * 2**20
 
 def read_json(path: Path, most: int = MOST_JSON) -> Any:
     """The value of a JSON file. Raises `OSError`, or `ValueError` for what is no such file."""
-    return parse_json(read_file(path, most))
+    try:
+        return json.loads(read_file(path, most))
+    except RecursionError:
+        raise ValueError(f"{path.name} is nested too deeply") from None
 
 
 def read_file(path: Path, most: int = MOST_JSON) -> bytes:
