@@ -131,9 +131,11 @@ def quantize(ready: Path, found: Mapping[str, tuple[float, float]], settings: Se
 
 
 def _without_range(model: Any, found: Mapping[str, tuple[float, float]]) -> set[str]:
-    """Nodes with a tensor that has no range: it is always empty, or endless."""
-    lacking = calibrate.float_tensors(model).keys() - found.keys()
+    """Nodes with a tensor that has no range: it is always empty, or endless, or a Softmax has it
+    in another type than float32, to which the quantizer gives a range of its own."""
     nodes = model.graph.node
+    lacking = calibrate.float_tensors(model).keys() - found.keys()
+    lacking |= {node.output[0] for node in nodes if node.op_type == "Softmax"} - found.keys()
     return {node.name for node in nodes if not lacking.isdisjoint((*node.input, *node.output))}
 
 

@@ -77,6 +77,8 @@ def rows_of(subject: Subject, swept: Swept) -> Iterator[Row]:
     for precision, bare in (("w8a16", False), ("w8a8", False), ("w8a16", True)):
         package = swept.find("qnn_npu", precision, bare=bare)
         if package is None:
+            if not bare or subject.calibrated:
+                print(f"{subject.name} {precision} was not built:\n{swept.out[-2000:]}")
             continue
         cell = precision + (" without data" if bare else "")
         try:

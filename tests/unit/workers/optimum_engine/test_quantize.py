@@ -100,6 +100,20 @@ def test_copies_of_a_shared_bias_have_names_of_their_own(tmp_path: Path) -> None
     assert np.abs(outputs(made) - outputs(model)).max() < 0.05 * np.abs(outputs(model)).max()
 
 
+def test_a_softmax_in_doubles_stays(tmp_path: Path) -> None:
+    model = graphs.matmul()
+    model.graph.node[0].output[0] = "product"
+    model.graph.node.extend(
+        [
+            helper.make_node("Cast", ["product"], ["doubles"], to=onnx.TensorProto.DOUBLE),
+            helper.make_node("Softmax", ["doubles"], ["shares"]),
+            helper.make_node("Cast", ["shares"], ["y"], to=onnx.TensorProto.FLOAT),
+        ]
+    )
+    made = quantized(tmp_path, model, ROWS, "w8a16")
+    assert np.abs(outputs(made) - outputs(model)).max() < 0.05
+
+
 def quantized(folder: Path, model: Any, rows: Any, precision: str, *rewrites: str) -> Any:
     """A graph as it is quantized with one sample for a provider that needs these rewrites."""
     model_file.save(model, folder / "model")
