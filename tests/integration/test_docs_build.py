@@ -26,11 +26,6 @@ RUN = ("tutorial.md", "release-engineer.md", "scheduler.md", "app-team.md", "pro
        "tabular.md")  # fmt: skip
 
 
-SHOWN_REVIEWS = (
-    "feed show modelmill-our-reviews 0.0.0-reviews-qnn-npu-our-reviews-text-classification"
-)
-
-
 def test_the_docs_build_strictly_and_every_link_leads_somewhere(tmp_path: Path) -> None:
     arguments = ["-m", "sphinx", "-q", "-W", "-n", "--keep-going", "-E", "-d", str(tmp_path / "d")]
     ran = subprocess.run(
@@ -61,8 +56,6 @@ def test_the_tutorial_does_what_it_says(project: Project) -> None:
     script = [str(DOCS / "samples" / "reviews" / "train.py"), "reviews"]
     subprocess.run([sys.executable, *script], cwd=project.folder, check=True, capture_output=True)
     told = check(project, "tutorial.md")
-    assert " dataset samples, " in told["status reviews"].out
-    assert "verified on 16 dataset samples, " in told[SHOWN_REVIEWS].out
     ran = list(told.values())
     assert ran[-1].out.splitlines()[-1].endswith(" unchanged")
     assert "now fails" not in ran[-1].out

@@ -102,7 +102,7 @@ def test_a_vendor_library_that_fails_costs_one_rung_of_one_cell(
     assert failed(climbed) == ["loads"]
     assert f"model.onnx on {NAME}: {text}" in told(climbed, "loads")
     # On ONNX Runtime's CPU it is as good as it is; what could not be seen elsewhere is told.
-    assert [one.passed for one in climbed.rungs] == [True, True, False, True, True]
+    assert [one.passed for one in climbed.rungs] == [True, True, False, True, True, True]
     for name in ("shapes", "parity"):
         assert f"not run on {NAME}: because loads failed there" in told(climbed, name)
     cpu, own = climbed.to_json()["runtimes"]
@@ -121,18 +121,16 @@ def test_a_vendor_library_that_fails_costs_one_rung_of_one_cell(
         assert after.to_json()["runtimes"][1]["ran"]
 
 
-def test_a_vendor_library_that_cannot_even_start_is_a_missing_one(
+def test_a_vendor_library_that_cannot_start_once_is_asked_again(
     harness: VerificationHarness, vendor: Vendor
 ) -> None:
     vendor.tell("crash early")
     climbed = harness.climb(model(), claim(target=OV))
     assert not climbed.failed
-    told_why = climbed.to_json()["runtimes"][1]["not_run"]
-    assert told_why.startswith("the engine host died with")
-    assert told_why in Demand.parse("parity@ep").lacks(climbed.to_json())
+    assert climbed.to_json()["runtimes"][1]["ran"]  # it was asked again
 
 
-def test_a_vendor_library_that_hangs_at_first_sight_is_a_missing_one(
+def test_a_vendor_library_that_hangs_at_first_sight_is_asked_again(
     tmp_path: Path, vendor: Vendor
 ) -> None:
     vendor.tell("hang early")
@@ -140,8 +138,7 @@ def test_a_vendor_library_that_hangs_at_first_sight_is_a_missing_one(
     found = Runtimes(tmp_path / "logs", limits, pythons={"openvino": vendor.python})
     missing = found.of_kind(OPENVINO)
     found.close()
-    assert isinstance(missing, Missing)
-    assert missing.why == "no answer within 2 s"
+    assert not isinstance(missing, Missing)  # it was asked again
 
 
 def test_an_interpreter_without_the_package_is_told_with_the_way_to_mend_it(tmp_path: Path) -> None:

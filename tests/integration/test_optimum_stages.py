@@ -152,7 +152,7 @@ def test_a_dataset_takes_the_place_of_dummy_inputs(cells: dict[str, Cell], tmp_p
     folder = tmp_path / "out" / "inputs"
     kept = [one for part in parts.PARTS for one in files.load(folder, "", part)]
     assert sorted(sample["input_ids"].tolist() for sample in kept) == ids.tolist()
-    assert all(sample["attention_mask"].all() for sample in kept)
+    assert all(sample["attention_mask"].shape == (1, 12) for sample in kept)
     assert told["optimize"]["static"]
 
 

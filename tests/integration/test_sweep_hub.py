@@ -35,7 +35,7 @@ def test_the_hub_is_asked_by_one_cell_for_all_and_told_once(tmp_path: Path) -> N
             "HF_HOME": str(tmp_path / "cache"),
         }
         project = Project(tmp_path, env)
-        targets = ("--target", "mlas_cpu,ov_cpu,qnn_npu")
+        targets = ("--target", "mlas_cpu,ov_cpu,qnn_gpu")
         ran = project.run("sweep", "registry.json", "--stamp", "s1", *targets)
     assert ran.code == Exit.CELLS_FAILED, ran
     assert ran.out.count("are not in the local cache fail until it is back") == 1, ran.out

@@ -23,6 +23,7 @@ from matrix.digest import (
 )
 from workers import code, generation
 from workers.build.judged import FOR_OUTPUTS, most_bytes
+from workers.errors import CorruptBlob
 from workers.host.watch import Watching
 from workers.runtimes.pool import STAGE, Runtimes
 from workers.store import Action
@@ -126,6 +127,13 @@ class ReferenceRun:
         }
         key = value_digest(parts)
         action = store.lookup(key)
+        if action is not None:
+            try:
+                store.materialize(action.files, root)
+            except CorruptBlob:  # they are made again
+                store.distrust(action.files)
+                remove_tree(root)
+                action = None
         if action is None:
             with store.scratch.borrow("kept") as folder:
                 facts = self._run(folder)
@@ -133,7 +141,7 @@ class ReferenceRun:
                     return facts
                 title = f"{subject.claim.cell} reference"
                 action = store.ingest(folder, Action(key, parts, (), facts, {}, 0.0, 0, title))
-        store.materialize(action.files, root)
+            store.materialize(action.files, root)
         told = action.facts
         return Reference(root, action.files, told["components"], told["generated"], fresh=True)
 

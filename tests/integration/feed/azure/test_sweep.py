@@ -66,7 +66,9 @@ def test_sweep_look_pull_and_promote(azure: AzureStandIn, project: Project) -> N
     project.ok("feed", "pull", "--stamp", "s1", "--target", "qnn_npu", "--dest", "out")
     below = files_below(project.folder / "out")
     assert {Path(name).parts[1] for name in below} == {"qnn_npu"}
-    assert {Path(name).name for name in below} == {file["path"] for file in shown["files"]}
+    assert {"/".join(Path(name).parts[2:]) for name in below} == {
+        file["path"] for file in shown["files"]
+    }
 
     project.ok(
         "feed",
