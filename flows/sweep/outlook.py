@@ -44,7 +44,8 @@ def outlook(planned: PlannedModel, engine: str) -> Outlook:
     files = [folder / name for name in weights] if folder else []
     size = sum(file.stat().st_size for file in files if file.is_file())
     fits = {one.policy.build.get("samples") for one in planned.cells if one.skip is None}
-    fit = fits.pop() if len(fits) == 1 else None
+    # The option counts winml-cli's own samples where that calibrates.
+    fit = fits.pop() if len(fits) == 1 and engine != "winml" else None
     sizes = parts.sizes(parts.rule(model.exported_as or model.task, fit), size)
     if model.dataset is not None:
         return Outlook("dataset", Path(model.dataset["path"]).name, sizes)

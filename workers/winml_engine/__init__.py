@@ -3,6 +3,7 @@
     source --weights--> ./config.json ...     only for seeded random models: a folder like any other
        |   --config---> [c/]winml_build_config.json   what `winml config` resolves for the model
        |   --export---> [c/]model.onnx        the same for every target
+       |   |--inputs--> [c/]judge/00.npz ...  samples for verification; calibration has its own
        +-->--optimize-> model.onnx            the loop of optimizer and static analyzer for a target
            --quantize-> model.onnx            calibrated QDQ or fp16
 

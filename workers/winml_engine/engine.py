@@ -16,30 +16,45 @@ from matrix.model import SourceKind
 from matrix.policy import CALIBRATED
 from workers import code
 from workers import engine as contract
+from workers.samples import datasets, parts
 from workers.sources import runtime, source
 from workers.sources.errors import unsupported
 from workers.sources.license import license_of
 from workers.sources.source import Resolved, allowed
-from workers.winml_engine import config, export, installed, optimize, patches, quantize, recipes
+from workers.winml_engine import (
+    config,
+    export,
+    inputs,
+    installed,
+    optimize,
+    patches,
+    quantize,
+    recipes,
+)
 
 STAGES = {
     "weights": config.weights,
     "config": config.run,
     "export": export.run,
+    "inputs": inputs.run,
     "optimize": optimize.run,
     "quantize": quantize.run,
 }
-CODE = {stage: (run.__module__, patches.__name__) for stage, run in STAGES.items()}
+CODE = {
+    **{stage: (run.__module__, patches.__name__) for stage, run in STAGES.items()},
+    "inputs": (inputs.__name__, "workers.samples"),
+}
 """Stage -> the modules that do its work."""
 OTHER_RULES = ("WINMLCLI_RULES_DIR", "WINMLCLI_RULES_DIR_FOR_DEBUG")
 """Not passed on: such rule data have no version, so they cannot be part of a key."""
 _BASE_MEMORY = 2 * 1024**3
 DISTRIBUTIONS = (
     "winml-cli", "torch", "transformers", "optimum", "optimum-onnx", "onnx", "onnxscript",
-    "numpy", "pandas", "datasets", "timm",
+    "numpy", "pandas", "datasets", "timm", "tokenizers", "pillow",
 )  # fmt: skip
 LOAD = ("winml-cli", "transformers", "optimum", "optimum-onnx")
 EXPORT = (*LOAD, "torch", "onnx", "onnxscript", "numpy", "timm")
+INPUTS = ("transformers", "tokenizers", "pillow", "optimum", "onnxruntime", "numpy")
 GRAPH = ("winml-cli", "onnx", "onnxruntime", "numpy", "pandas")
 CALIBRATE = (*GRAPH, "transformers", "datasets", "torch")
 
@@ -115,7 +130,7 @@ def _notices(request: contract.Request, recipe: recipes.Recipe | None) -> list[s
     """What the user should know of the build."""
     found = [f"built with the recipe {recipe.name}"] if recipe else []
     if request.policy["precision"] in CALIBRATED and request.model.get("dataset"):
-        found.append("the dataset is not used: winml-cli calibrates with its own")
+        found.append("the dataset serves verification only: winml-cli calibrates with its own")
     return found
 
 
@@ -139,19 +154,22 @@ def _stages(
     found += [
         contract.StageSpec("config", {**_config(request, recipe), **access}, (folder,), LOAD),
         contract.StageSpec("export", {"compatibility": bent, **access}, (folder, "config"), EXPORT),
+        contract.StageSpec(
+            "inputs", {**_inputs(request), **access}, (folder, "config", "export"), INPUTS
+        ),
         contract.StageSpec("optimize", optimize, ("export", "config"), GRAPH, per_component=True),
     ]
     precision = request.policy["precision"]
-    inputs: tuple[str, ...] = ("optimize", "config")
+    given: tuple[str, ...] = ("optimize", "config")
     params = {"precision": precision, **_recipe(recipe, "quant")}
     if precision in CALIBRATED:
         params |= {"calibration": installed.calibration(), **access}
-        if given := {name: options[name] for name in QUANTIZATION if name in options}:
-            params["options"] = given
-        inputs = (*inputs, folder)
+        if chosen := {name: options[name] for name in QUANTIZATION if name in options}:
+            params["options"] = chosen
+        given = (*given, folder)
     if precision != "fp32":
         tools = CALIBRATE if precision in CALIBRATED else GRAPH
-        found.append(contract.StageSpec("quantize", params, inputs, tools, per_component=True))
+        found.append(contract.StageSpec("quantize", params, given, tools, per_component=True))
     return [replace(one, tools=(f"engine.{one.name}", *one.tools)) for one in found]
 
 
@@ -172,6 +190,17 @@ def _config(request: contract.Request, recipe: recipes.Recipe | None) -> dict[st
         params["shapes"] = shapes
     if int(policy["opset"]) != COMMON_OPSET:
         params["opset"] = int(policy["opset"])
+    return params
+
+
+def _inputs(request: contract.Request) -> dict[str, Any]:
+    """The build option `samples` is not among them: it counts winml-cli's own."""
+    task = request.model["task"]
+    params: dict[str, Any] = {"task": task, "parts": parts.rule(task)}
+    if shapes := dict(request.policy.get("shapes") or {}):
+        params["shapes"] = shapes
+    if dataset := request.model.get("dataset"):
+        params["dataset"] = datasets.dataset_params(dataset, parts.most(params["parts"]))
     return params
 
 

@@ -92,7 +92,7 @@ def test_what_was_done_is_in_the_state(swept: Project) -> None:
     assert evidence
     facts = {stage["stage"]: stage["facts"] for stage in evidence["stages"]}
     infos = {stage["stage"]: stage["info"] for stage in evidence["stages"]}
-    assert list(facts) == ["config", "export", "optimize", "quantize"]
+    assert list(facts) == ["config", "export", "inputs", "optimize", "quantize"]
     assert facts["optimize"]["analysis"]["unsupported"] == []
     assert facts["quantize"]["applied"]["activations"] == "uint16"
     assert facts["quantize"]["nodes"] > 0

@@ -64,3 +64,6 @@ def test_decoders_have_fewer_and_the_catalog_decides_of_calibration() -> None:
     overrides: Any = replace(model.overrides, build={"samples": 128})
     found = outlook(planned(replace(model, overrides=overrides)), "optimum")
     assert found.parts == {"fit": 128, "choose": 4, "judge": 8}
+    # With winml the option counts winml-cli's own samples.
+    found = outlook(planned(replace(model, overrides=overrides)), "winml")
+    assert found.parts == {"fit": 16, "choose": 4, "judge": 8}

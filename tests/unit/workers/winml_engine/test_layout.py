@@ -26,7 +26,9 @@ def stages(request: Request) -> dict[str, StageSpec]:
 
 
 def test_a_float_cell_ends_with_the_optimized_model() -> None:
-    assert list(stages(make_request(*CPU))) == ["weights", "config", "export", "optimize"]
+    assert list(stages(make_request(*CPU))) == [
+        "weights", "config", "export", "inputs", "optimize",
+    ]  # fmt: skip
 
 
 def test_a_quantized_cell_ends_with_the_quantized_model() -> None:
@@ -58,7 +60,7 @@ def test_build_options_are_parameters_of_the_stages_that_use_them() -> None:
         **plain["quantize"].params,
         "options": {"calibration": "entropy", "float_ops": ["Softmax"], "samples": 4},
     }
-    for name in ("weights", "config", "export"):
+    for name in ("weights", "config", "export", "inputs"):
         assert found[name] == plain[name]
     assert stages(make_request(*DML, build={"samples": 4})) == stages(make_request(*DML))
 
@@ -74,7 +76,7 @@ def test_a_folder_is_used_as_it_is(tmp_path: Path) -> None:
         "config": {},
     }
     found = stages(make_request(*CPU, source=source))
-    assert list(found) == ["config", "export", "optimize"]
+    assert list(found) == ["config", "export", "inputs", "optimize"]
     assert found["config"].inputs == (SOURCE,)
 
 
@@ -123,13 +125,28 @@ def test_a_precision_that_winml_cannot_make_is_refused_before_any_work() -> None
     assert "w8a16" in caught.value.hint
 
 
-def test_a_dataset_is_left_aside_with_a_notice() -> None:
+def test_a_dataset_judges_and_does_not_calibrate(tmp_path: Path) -> None:
     engine = WinmlEngine()
-    dataset = {"path": "samples.npz"}
+    file = tmp_path / "samples.npz"
+    file.write_bytes(b"one")
+    dataset = {"path": str(file)}
     plain = engine.plan(make_request(*CPU, dataset=dataset))
     quantized = engine.plan(make_request(*QNN_NPU, precision="w8a16", dataset=dataset))
     assert plain.notices == []
-    assert quantized.notices == ["the dataset is not used: winml-cli calibrates with its own"]
+    assert quantized.notices == [
+        "the dataset serves verification only: winml-cli calibrates with its own"
+    ]
+    before = stages(make_request(*CPU, dataset=dataset))
+    file.write_bytes(b"two")
+    after = stages(make_request(*CPU, dataset=dataset))
+    assert {name for name in before if before[name] != after[name]} == {"inputs"}
+
+
+def test_all_targets_are_judged_on_the_same_samples() -> None:
+    cells = [(*CPU, "fp32"), (*DML, "fp16"), (*QNN_NPU, "w8a16")]
+    found = [stages(make_request(*cell))["inputs"] for cell in cells]
+    assert found[0] == found[1] == found[2]
+    assert found[0].inputs == ("weights", "config", "export")
 
 
 def test_every_stage_names_tools_that_exist() -> None:
