@@ -32,6 +32,7 @@ def swept(models: Path, tmp_path_factory: pytest.TempPathFactory) -> Project:
     entries = [
         f'[[model]]\nid = "{name}"\npriority = "P0"\n'
         + folder_entry(name, model_folder(name, models))
+        + '\nsamples = { kind = "synthetic", reason = "random weights in a folder" }\n'
         for name in ("bert", "t5-broken")
     ]
     project.catalog(*entries)
@@ -56,6 +57,14 @@ def test_a_model_that_cannot_be_built_costs_its_cells_and_no_other(swept: Projec
     assert "\n" not in failed.message
     assert "winml" in failed.message
     assert failed.hint
+
+
+def test_every_package_is_verified_on_samples_of_its_own(swept: Project) -> None:
+    for name, one in cells(swept, "s1").items():
+        if name.startswith(f"{BERT}@"):
+            assert one.evidence
+            rungs = {rung["name"]: rung["passed"] for rung in one.evidence["rungs"]}
+            assert (rungs["samples"], rungs["parity"]) == (True, True), name
 
 
 def test_the_second_sweep_runs_no_stage(swept: Project) -> None:
