@@ -38,6 +38,10 @@ id = "tiny/gpt2"
 task = "text-generation-with-past"
 model_type = "gpt2"
 
+[model.verify.parity.w8a16]
+snr = 12
+reason = "random weights: every channel matters, and a token of the samples may exceed the ranges"
+
 [model.random]
 architecture = "gpt2"
 seed = 5
@@ -56,6 +60,10 @@ initializer_range = 0.2
 id = "tiny/t5"
 task = "text2text-generation-with-past"
 model_type = "t5"
+
+[model.verify.parity.w8a16]
+snr = 12
+reason = "random attention is a mean of all tokens: a tenth of the first step's logits varies"
 
 [model.random]
 architecture = "t5"
@@ -104,7 +112,8 @@ def test_every_package_generates_pytorchs_text(
     parity = climbed.rungs[5]
     generated = parity.evidence["generation"]
     assert len(generated["pytorch"]) == generation.COUNT
-    assert parity.evidence[CPU]["generated logits"]["snr"] >= 20
+    least = 57 if target == "mlas_cpu" else 12
+    assert parity.evidence[CPU]["generated logits"]["snr"] >= least
     if model == GPT2:
         assert len(set(generated["pytorch"])) > 4  # one that repeats a token would prove little
     if target == "mlas_cpu":

@@ -27,7 +27,7 @@ precision = ["fp32", "w4", "w4a16"]
 architecture = "llama"
 seed = 5
 config = { hidden_size = 64, intermediate_size = 128, num_hidden_layers = 2, \
-num_attention_heads = 4, vocab_size = 512, max_position_embeddings = 64, initializer_range = 0.1 }
+num_attention_heads = 4, vocab_size = 512, max_position_embeddings = 64, initializer_range = 0.04 }
 """
 
 

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from machine.files import remove_tree
+from machine.files import hash_file, remove_tree
 from matrix.digest import (
     ENDS,
     OUTPUTS,
@@ -116,11 +116,13 @@ class ReferenceRun:
         """
         subject, store = self.subject, self.subject.store
         assert subject.export is not None, "the caller knows that there is an export"
+        prompt = subject.folder / generation.FILE
         parts = {
             "code": code.digest(*CODE),
             "export": subject.export.tree,
             "samples": self._samples(),
             "composition": asdict(subject.composition),
+            "prompt": hash_file(prompt)[0] if prompt.is_file() else "",
             "task": subject.claim.task,
             "most": int(self._most()),
             "cpu": self.runtimes.cpu().to_json(),
