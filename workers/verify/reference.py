@@ -142,7 +142,11 @@ class ReferenceRun:
                 if isinstance(facts, str):
                     return facts
                 title = f"{subject.claim.cell} reference"
-                action = store.ingest(folder, Action(key, parts, (), facts, {}, 0.0, 0, title))
+                made = Action(key, parts, (), facts, {}, 0.0, 0, title)
+                action = store.ingest(folder, made)
+                # Equal bytes may have been there and gone bad: those are dropped, and put in again.
+                store.distrust(action.files)
+                action = store.ingest(folder, made)
             store.materialize(action.files, root)
         told = action.facts
         return Reference(root, action.files, told["components"], told["generated"], fresh=True)
