@@ -34,6 +34,7 @@ tokens.post_processor = processors.TemplateProcessing(
 tokenizer = BertTokenizerFast(tokenizer_object=tokens, model_max_length=64)
 tokenizer.save_pretrained(folder / "model")
 
+torch.set_num_threads(1)  # more threads only wait for each other on a busy machine
 torch.manual_seed(7)
 model = BertForSequenceClassification(
     BertConfig(
