@@ -142,11 +142,14 @@ class ReferenceRun:
                 if isinstance(facts, str):
                     return facts
                 title = f"{subject.claim.cell} reference"
-                made = Action(key, parts, (), facts, {}, 0.0, 0, title)
-                action = store.ingest(folder, made)
-                # Equal bytes may have been there and gone bad: those are dropped, and put in again.
-                store.distrust(action.files)
-                action = store.ingest(folder, made)
+                # Equal bytes may be there and have gone bad: those are dropped, for ours.
+                store.distrust(
+                    FileEntry(path.name, size, sha256)
+                    for path in sorted(folder.rglob("*"))
+                    if path.is_file()
+                    for sha256, size in [hash_file(path)]
+                )
+                action = store.ingest(folder, Action(key, parts, (), facts, {}, 0.0, 0, title))
             store.materialize(action.files, root)
         told = action.facts
         return Reference(root, action.files, told["components"], told["generated"], fresh=True)
