@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import threading
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -19,6 +20,9 @@ _ROOT = Path(__file__).parent.parent
 _ROOM = "workers."
 """What a stage takes from other rooms reaches it as parameters."""
 _DATA = (".toml", ".json", ".txt")
+_PARSING = threading.Lock()
+"""CPython 3.11 counts the recursion of all threads' `ast.parse` together, and raises a SystemError
+when two of them overlap."""
 
 
 @cache
@@ -74,7 +78,9 @@ def _imports(file: Path) -> tuple[str, ...]:
 
 
 def _imported(file: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(file.read_bytes())):
+    with _PARSING:
+        tree = ast.parse(file.read_bytes())
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:

@@ -186,8 +186,8 @@ def _tune(arguments: Arguments) -> tuple[str, Exit]:
         if not rows:
             raise NothingSelected("the selection matches no cell to tune")
         shown = _shown(quiet=arguments.json)
-        shown.line(f"tuning {name}: {counted(len(rows), 'model')}")
         try:
+            shown.line(f"tuning {name}: {counted(len(rows), 'model')}")
             found = work_on(settings, state, name, arguments.budget, shown)
         except KeyboardInterrupt:
             tell(f"the measurements are kept; continue with: modelmill tune --resume {name}")

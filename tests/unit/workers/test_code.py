@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -64,3 +67,41 @@ def test_windows_has_the_same_digest(tree: Path) -> None:
 def test_without_sources_the_version_stands_for_them(tree: Path) -> None:
     (tree / "stage.py").unlink()
     assert digest("workers.own.stage").startswith("modelmill ")
+
+
+def test_slots_compute_digests_at_the_same_time(
+    tmp_path: Path,
+) -> None:
+    """A garbage collection inside of `ast.parse` lets another thread begin one: CPython 3.11 then
+    raises a SystemError in one of them."""
+    source = tmp_path / "long.py"
+    source.write_text(
+        "def f(a):\n    return [a + (b, (c,)) for b in a for c in b]\n" * 300, "utf-8"
+    )
+    failures: list[SystemError] = []
+
+    def read() -> None:
+        for _ in range(5):
+            try:
+                list(code._imported(source))
+            except SystemError as error:
+                failures.append(error)
+
+    def let_others_run(*_: object) -> None:
+        sum(range(50))
+
+    interval, limits = sys.getswitchinterval(), gc.get_threshold()
+    gc.callbacks.append(let_others_run)
+    sys.setswitchinterval(1e-6)
+    gc.set_threshold(50, 2, 2)
+    try:
+        threads = [threading.Thread(target=read) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        gc.callbacks.remove(let_others_run)
+        gc.set_threshold(*limits)
+        sys.setswitchinterval(interval)
+    assert not failures
