@@ -63,9 +63,10 @@ def load_catalog(
     text = read_text(path, "give a .toml or .json file or the name of a packaged catalog")
     whole: list[Problem] = []
     bad: list[Problem] = []
+    faults: list[str] = []
     abilities = abilities_of(engine) if engine else None
     if path.suffix.lower() == REGISTRY:
-        models = [_if_able(model, engine) for model in read_registry(text, path, bad)]
+        models = [_if_able(model, engine) for model in read_registry(text, path, bad, faults)]
     else:
         models = _read_toml(text, path, targets or load_targets(), engine, whole, bad)
     if abilities:
@@ -76,7 +77,7 @@ def load_catalog(
         whole.append(Problem(path.name, "holds no model that can be built" if bad else NO_MODEL))
     if whole or (bad and not skip_bad):
         raise PlanError([*whole, *bad])
-    notices = (*(f"left out: {problem}" for problem in bad), *_other_tasks(models))
+    notices = (*(f"left out: {problem}" for problem in bad), *faults, *_other_tasks(models))
     return Catalog(path.stem, tuple(models), path, notices)
 
 

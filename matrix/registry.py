@@ -32,11 +32,14 @@ PREBUILT = "composite_onnx: the entry names ONNX files that exist, there is noth
 _REFUSED = "cannot be built: "
 
 
-def read_registry(text: str, path: Path, problems: list[Problem]) -> list[Model]:
+def read_registry(
+    text: str, path: Path, problems: list[Problem], notices: list[str]
+) -> list[Model]:
     """The models of a registry, in its order.
 
     Others maintain the registry, so an entry that cannot be built becomes a model that is skipped
-    with the reason. Only an entry without a usable id is a problem.
+    with the reason, and each of its faults a notice: a selection may leave the model out. Only an
+    entry without a usable id is a problem.
     """
     models = []
     for number, table in tables(parse_json(text, path.name), f"{path.name}: model", problems):
@@ -47,6 +50,7 @@ def read_registry(text: str, path: Path, problems: list[Problem]) -> list[Model]
             problems += found
         elif found:
             models.append(unbuildable(model, "; ".join(one.message for one in found)))
+            notices += (f"cannot be built: {problem}" for problem in found)
         else:
             models.append(model)
     return models

@@ -25,7 +25,7 @@ from flows.onboard.folder import (
     owes_finding,
     row_of,
 )  # fmt: skip
-from flows.onboard.goals import BLOCKED, Tier, Verdict, breaches, reached
+from flows.onboard.goals import STUCK, Tier, Verdict, breaches, reached
 from flows.onboard.numbers import compared
 from machine.files import read_json
 from matrix.codec import from_json
@@ -213,7 +213,7 @@ def build_evidence(target: str) -> str:
 
 def _missing(folder: Path, record: Record) -> Iterator[str]:
     """Items of the report that are missing or say nothing."""
-    blocked = [one for one in record.tiers if one.verdict in BLOCKED]
+    stuck = [one for one in record.tiers if one.verdict in STUCK]
     for number, name, there in (
         (1, "the catalog entry", record.entry.strip()),
         (2, "the row of an index", record.row),
@@ -226,7 +226,7 @@ def _missing(folder: Path, record: Record) -> Iterator[str]:
         (9, "what got in the way, or none", any(text.strip() for text in record.method)),
         *(
             (9, f"{one.goal} is {one.verdict}", any(one.goal in text for text in record.method))
-            for one in blocked
+            for one in stuck
         ),
     ):
         if not there:

@@ -13,7 +13,7 @@ from typing import Any
 
 from flows.sweep.configs import config_of
 from matrix.abilities import abilities_of
-from matrix.coverage import Coverage, Verdict, cover
+from matrix.coverage import BUILDABLE, Coverage, Verdict, cover
 from matrix.findings import Finding
 from matrix.globs import matches
 from matrix.model import Model
@@ -59,6 +59,14 @@ def probe(engine: str, model: Model, known: Iterable[Finding]) -> Probe:
     effort = effort_of(engine, found, family)
     names = (config or model.source.config).get("architectures")
     return Probe(found, effort, _why(found), family, _doubt(model.task, names))
+
+
+def lacking_lines(found: Probe) -> list[str]:
+    """What keeps a model from being built, as far as tables know, and what to do about it."""
+    if found.coverage.verdict in BUILDABLE:
+        return []
+    hint = f" ({found.coverage.hint})" if found.coverage.hint else ""
+    return [f"coverage {found.why}{hint}"]
 
 
 def effort_of(engine: str, found: Coverage, family: tuple[str, ...]) -> Effort:

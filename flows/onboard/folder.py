@@ -10,7 +10,7 @@ from typing import Any
 
 from flows.observe.masking import masked_json
 from flows.onboard.coverage import Effort, Probe
-from flows.onboard.goals import BLOCKED, Tier, Verdict
+from flows.onboard.goals import STUCK, Tier
 from machine.files import hash_file, replace_file
 from matrix.codec import from_json, to_json
 from matrix.errors import MillError
@@ -112,8 +112,7 @@ def row_of(record: Record) -> dict[str, str]:
 def owes_finding(effort: Effort, tiers: Iterable[Tier]) -> bool:
     """Whether something was seen that no finding tells: a new family, or a tier that did not end
     well."""
-    odd = {Verdict.FAIL, *BLOCKED}
-    return effort is not Effort.ENTRY or any(one.verdict in odd for one in tiers)
+    return effort is not Effort.ENTRY or any(one.verdict in STUCK for one in tiers)
 
 
 def entry_in(text: str) -> dict[str, Any]:

@@ -28,7 +28,8 @@ class Verdict(StrEnum):
     NOT_RUN = "not run"
 
 
-BLOCKED = {Verdict.TOOL_BLOCKED, Verdict.HOST_BLOCKED, Verdict.TIMED_OUT}
+STUCK = {Verdict.FAIL, Verdict.TOOL_BLOCKED, Verdict.HOST_BLOCKED, Verdict.TIMED_OUT}
+"""What got in the way of a model, and is said there."""
 
 
 @dataclass(frozen=True, slots=True)

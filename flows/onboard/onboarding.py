@@ -14,10 +14,10 @@ from flows.cli.settings import SELECTION, Settings
 from flows.observe.masking import masked, masked_json
 from flows.onboard import folder as files
 from flows.onboard.climb import Climb, clear
-from flows.onboard.coverage import Probe, probe
+from flows.onboard.coverage import Probe, lacking_lines, probe
 from flows.onboard.entry import Wanted, bare, entry_of
 from flows.onboard.folder import Package, Record, entry_in, listed, owes_finding, row_of
-from flows.onboard.goals import BLOCKED, Tier, Verdict, climb, reached
+from flows.onboard.goals import STUCK, Tier, climb, reached
 from flows.onboard.report import markdown
 from flows.packages.measured import Finder, finding
 from flows.sweep.local import open_builder, verifying
@@ -102,7 +102,7 @@ class Onboarding:
             effort=found.effort,
             goal=reached(tiers),
             tiers=tiers,
-            method=self._method(plan, tiers),
+            method=self._method(plan, found, tiers),
             settings={name: to_json(getattr(settings, name)) for name in CARRIED},
             files=listed(self.folder),
         )
@@ -168,10 +168,9 @@ class Onboarding:
         names = ", ".join(f"`{one}`" for one in extra)
         return f"{names} can be left out: every cell is planned in the same way without."
 
-    def _method(self, plan: Plan, tiers: tuple[Tier, ...]) -> tuple[str, ...]:
-        stuck = [one for one in tiers if one.verdict in BLOCKED]
-        seen = [f"{one.goal} is {one.verdict}: {one.why}" for one in stuck]
-        return (*self.notes, *map(str, plan.notices), *seen) or ("none",)
+    def _method(self, plan: Plan, found: Probe, tiers: tuple[Tier, ...]) -> tuple[str, ...]:
+        seen = [f"{one.goal} {one.verdict}: {one.why}" for one in tiers if one.verdict in STUCK]
+        return (*self.notes, *map(str, plan.notices), *seen, *lacking_lines(found)) or ("none",)
 
 
 @contextmanager
@@ -230,7 +229,7 @@ def draft(
     nothing failed or was blocked."""
     if not owes_finding(found.effort, tiers):
         return ""
-    odd = [one for one in tiers if one.verdict is Verdict.FAIL or one.verdict in BLOCKED]
+    odd = [one for one in tiers if one.verdict in STUCK]
     title = f"{model.id} is onboarded for {model.task}"
     if odd:
         title = f"{model.id} stops at {odd[0].goal} for {model.task}: {odd[0].verdict}"

@@ -17,6 +17,7 @@ from flows.onboard import folder as files
 from flows.onboard.report import markdown
 from machine.files import hash_file
 from matrix.digest import FileEntry, tree_digest
+from tests.engines.sources import write_safetensors
 from tests.sweeps.command import Project
 
 pytestmark = pytest.mark.engine
@@ -30,6 +31,20 @@ def project(tmp_path: Path) -> Project:
     made.env |= {"MODELMILL_MACHINE": str(tmp_path / "machine"), "MODELMILL_RUNTIMES": "none",
                  "MODELMILL_ENGINE": "optimum"}  # fmt: skip
     return made
+
+
+def test_an_architecture_that_nobody_knows_says_what_got_in_the_way(project: Project) -> None:
+    model = project.folder / "weird"
+    model.mkdir()
+    (model / "config.json").write_text('{"model_type": "quasarnet"}', encoding="utf-8")
+    write_safetensors(model / "model.safetensors")
+    ran = project.run("onboard", "weird", "--task", "fill-mask", "--target", "mlas_cpu")
+    assert ran.code == 1, ran
+    report = (project.folder / "onboarding" / "weird" / "report.md").read_text("utf-8")
+    for text in (ran.out, report.partition("## 9. What got in the way")[2].replace("\\", "")):
+        assert "blocked by a tool: mlas_cpu: export: the installed Transformers has no" in text
+        assert "coverage needs-remote-code: " in text
+        assert "set remote_code in the catalog, or give a ready ONNX file as onnx" in text
 
 
 def test_a_model_is_onboarded_and_its_folder_is_approved_until_it_is_spoiled(

@@ -187,7 +187,9 @@ class Traces:
         folder = Path(args["folder"])
         monitor = monitor_for(args["source"], folder, args["level"])
         with chdir(folder):  # QNN writes its schematic to where the process is
-            return self.watched(monitor, args, progress)
+            answer = self.watched(monitor, args, progress)
+        # Since the process began: it is a new one for each trace, and its start counts too.
+        return {**answer, "cpu": time.process_time()}
 
     def watched(
         self, monitor: Monitor, args: Mapping[str, Any], progress: Callable[[str], None]

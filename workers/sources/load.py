@@ -11,11 +11,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from machine.files import read_json
 from matrix.model import SourceKind
 from workers.engine import Request
 from workers.sources import checkpoint
 from workers.sources.checkpoint import Checkpoint
-from workers.sources.errors import export_error, failing, listed
+from workers.sources.errors import export_error, failing, listed, unsupported
 from workers.sources.source import allowed, refuse_kernels
 
 
@@ -55,12 +56,17 @@ def load(request: Request, folder: Path | None, task: str) -> tuple[Any, Checkpo
 
 def read_config(folder: Path, *, remote_code: bool = False) -> Any:
     """The configuration in a model folder."""
-    from transformers import AutoConfig
+    from transformers import CONFIG_MAPPING, AutoConfig
 
     hint = "a newer Transformers or remote code may be needed"
-    with failing(
-        export_error, "its config.json cannot be used", hint, OSError, ValueError, KeyError
-    ):
+    kinds = (OSError, ValueError, KeyError, TypeError, AttributeError)
+    with failing(export_error, "its config.json cannot be used", hint, *kinds):
+        found = read_json(folder / "config.json")
+        kind = found.get("model_type") if isinstance(found, dict) else None
+        if isinstance(kind, str) and kind not in CONFIG_MAPPING and "auto_map" not in found:
+            text = f"the installed Transformers has no architecture '{kind}'"
+            advice = "correct model_type in its config.json, install a Transformers that has it, or"
+            raise unsupported(text, f"{advice} give a ready ONNX file as onnx in the catalog")
         return AutoConfig.from_pretrained(
             str(folder), local_files_only=True, trust_remote_code=remote_code
         )

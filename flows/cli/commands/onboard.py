@@ -34,6 +34,7 @@ def add(parser: Parser) -> None:
 def run(arguments: Arguments) -> Exit:
     from datetime import date
 
+    from flows.onboard.coverage import lacking_lines
     from flows.onboard.entry import Wanted, default_folder
     from flows.onboard.onboarding import Onboarding
     from matrix.codec import to_json
@@ -49,6 +50,7 @@ def run(arguments: Arguments) -> Exit:
     lines = [
         f"{record.model}:{record.task}  effort: {record.effort}  goal: {record.goal or 'none'}",
         *(f"  {one.goal}  {one.verdict}: {one.why}" for one in record.tiers),
+        *(f"  {text}" for text in lacking_lines(record.probe)),
         *([f"  {record.needless}"] if record.needless else []),
         f"report: {where / 'report.md'}; have it reviewed with: modelmill review {typed}",
     ]

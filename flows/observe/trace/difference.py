@@ -149,6 +149,7 @@ def _notes(one: Metadata, other: Metadata) -> Iterator[str]:
     for which, metadata in (("the first", one), ("the second", other)):
         if metadata.emulated:
             yield f"{which} was traced on an emulator: its times say nothing about the device"
+        yield from (f"{which}: {text}" for text in metadata.warnings or ())
 
 
 def _named(one: Operator) -> Json:

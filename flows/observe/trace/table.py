@@ -39,6 +39,7 @@ def _or_none(value: float | None, show: Callable[[float], str]) -> str:
 
 _TYPE = Column("Type", lambda one, _cumulative: _type(one))
 _AVERAGE = Column("Avg", lambda one, _cumulative: show_us(one.avg_us))
+_P50 = Column("p50", lambda one, _cumulative: _or_none(one.p50_us, show_us))
 _P90 = Column("p90", lambda one, _cumulative: _or_none(one.p90_us, show_us), 3)
 _SHARE = Column("% Tot", lambda one, _cumulative: f"{_share(one):.1f}")
 _ESTIMATE = Column("Est", lambda one, _cumulative: _or_none(one.estimated_us, show_us))
@@ -65,7 +66,12 @@ def lines(trace: Trace, top: int, width: int) -> Iterator[str]:
     shown = trace.operators[:top]
     yield ""
     basic = ESTIMATED if trace.summary.profiler_operator_us else BASIC
-    yield from _table(shown, DETAIL if detail else basic, width)
+    columns: Sequence[Column] = DETAIL if detail else basic
+    if all(one.p50_us is not None for one in shown):  # what they are sorted by
+        columns = tuple(
+            replace(_P50, goes=one.goes) if one.head == "Avg" else one for one in columns
+        )
+    yield from _table(shown, columns, width, numbered=detail)
     yield from _wrapped(_tail(trace, shown), width)
 
 
@@ -87,6 +93,8 @@ def _head(trace: Trace) -> Iterator[str]:
     yield f"  level {level}, {counted(about.num_samples, 'iteration')}{warm}"
     if text := _memory(trace):
         yield f"  {text}"
+    for text in about.warnings or ():
+        yield f"  warning: {text}"
 
 
 def _memory(trace: Trace) -> str:
@@ -99,13 +107,15 @@ def _memory(trace: Trace) -> str:
     return ", ".join(parts)
 
 
-def _table(operators: Sequence[Operator], columns: Sequence[Column], width: int) -> Iterator[str]:
+def _table(
+    operators: Sequence[Operator], columns: Sequence[Column], width: int, *, numbered: bool
+) -> Iterator[str]:
     names = ["Node", *(one.name for one in operators)]
     cumulative = accumulate(map(_share, operators))
     rows = list(zip(operators, cumulative, strict=True))
     texts = {one.head: [one.head, *(one.cell(*row) for row in rows)] for one in columns}
     wide = {head: max(map(len, cells)) for head, cells in texts.items()}
-    prefix = len(str(len(rows))) + 2 if columns is DETAIL else 0
+    prefix = len(str(len(rows))) + 2 if numbered else 0
 
     def room() -> int:
         return width - prefix - sum(wide[head] + 2 for head in texts)

@@ -13,6 +13,7 @@ from matrix.catalog import load_catalog
 from matrix.errors import PlanError
 from matrix.model import Overrides, SourceKind
 from matrix.plan import make_plan
+from matrix.selector import Selection
 from tests.plans.models import EVERYTHING, STAMP, TARGETS, load, plan_options, write
 
 ENTRY = {
@@ -61,6 +62,23 @@ def test_precisions_mean_what_they_meant_there(
     (model,) = registry(tmp_path, ENTRY | {"precision": precision}).models
     assert model.overrides.precision == found
     assert model.overrides.skip is None
+
+
+@pytest.mark.parametrize(
+    ("changed", "text"),
+    [
+        ({"priority": "P9"}, "unknown priority 'P9' (valid: P0, P1, P2, P3)"),
+        ({"precision": "w3"}, "unknown precision 'w3'"),
+    ],
+)
+def test_a_fault_is_said_though_the_selection_leaves_its_model_out(
+    tmp_path: Path, changed: dict[str, Any], text: str
+) -> None:
+    catalog = registry(tmp_path, ENTRY | changed, ENTRY | {"hf_id": "org/good", "priority": "P0"})
+    plan = make_plan(catalog, TARGETS, Selection(priorities=("P0",)), plan_options(STAMP))
+    assert {cell.model.id for cell in plan.cells()} == {"org/good"}
+    (notice,) = plan.notices
+    assert notice.startswith(f"cannot be built: registry.json: model 1 (org/name): {text}")
 
 
 @pytest.mark.parametrize("precision", ["w4a8", "int16", "w16a8", "w16a16"])

@@ -53,6 +53,7 @@ class Series:
             sample_count=count,
             avg_us=mean,
             total_us=mean * count if self.count else sum(self.values),
+            p50_us=median(self.values) if self.values else None,
             p90_us=p90(self.values) if self.values else None,
             percent_of_total=100 * self.shares / count,
         )
@@ -81,8 +82,13 @@ def distribution(values: Sequence[float]) -> Distribution | None:
 
 
 def by_cost(operators: Sequence[Operator]) -> tuple[Operator, ...]:
-    """Largest first; equal ones in the order of execution."""
-    return tuple(sorted(operators, key=lambda one: (-one.avg_us, one.order)))
+    """Largest first, by medians: one run that stood still does not make an operator a large one.
+    Equal ones in the order of execution."""
+
+    def key(one: Operator) -> tuple[float, float, int]:
+        return -(one.avg_us if one.p50_us is None else one.p50_us), -one.avg_us, one.order
+
+    return tuple(sorted(operators, key=key))
 
 
 def per_inference(operators: Iterable[Operator], samples: int) -> float:
@@ -156,9 +162,9 @@ def estimated(
     operators: Sequence[Operator], samples: int, plain: Sequence[float], added: float
 ) -> tuple[Operator, ...]:
     """The operators with their cost in a run without the profiler, which adds so much to each."""
-    costs = [max(0.0, one.avg_us - added) for one in operators]
+    costs = [max(0.0, _middle(one.samples_us or [one.avg_us]) - added) for one in operators]
     often = [one.sample_count / samples for one in operators]
-    whole = max(fmean(plain), sum(map(mul, costs, often)))
+    whole = max(median(plain), sum(map(mul, costs, often)))
     return tuple(
         replace(
             one, estimated_us=cost, estimated_percent=100 * cost * share / whole if whole else 0.0

@@ -79,6 +79,8 @@ class Metadata:
     """How many parts of the graph the provider runs one after another."""
     onnx_nodes: int | None = None
     """Nodes of the ONNX graph, constants excepted."""
+    warnings: tuple[str, ...] | None = None
+    """What makes the times doubtful."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,7 @@ class Summary:
     operators_us: float | None = None
     """The sum of all operators."""
     unprofiled_us: float | None = None
-    """The run call in runs without the profiler, where it makes them notably longer."""
+    """The median of the run call without the profiler, where that makes it notably longer."""
     profiler_operator_us: float | None = None
     """What the profiler adds to each operator, as far as sums can tell; off in `estimated_us`."""
     hvx_threads: int | None = None
@@ -126,7 +128,8 @@ class OnnxNode:
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """One operator as the source executes it. Operators are sorted by `avg_us`, largest first."""
+    """One operator as the source executes it. Operators are sorted by `p50_us`, where it is not
+    known by `avg_us`, largest first."""
 
     name: str
     """The ONNX node's name where it is known, else the source's."""
@@ -144,11 +147,13 @@ class Operator:
     order: int = 0
     """Its place in the order of execution."""
     estimated_us: float | None = None
-    """`avg_us` without what the profiler adds."""
+    """The mean of the middle half of its samples, without what the profiler adds."""
     estimated_percent: float | None = None
     """The share of that in a run without the profiler."""
     samples_us: tuple[float, ...] = ()
     """One for each sample in which it appears; empty where the source keeps only a mean."""
+    p50_us: float | None = None
+    """The median, which a sample that other work has drawn out does not change."""
     p90_us: float | None = None
     op_type: str | None = None
     """The source's own type or implementation."""

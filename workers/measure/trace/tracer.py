@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, median
 from typing import Any
 
 from matrix.codec import from_json
 from workers.errors import BuildFailed
 from workers.host.watch import UNWATCHED, Watching
 from workers.measure.result import this_machine
+from workers.measure.running import Load
 from workers.measure.subject import Graph, Subject
 from workers.measure.trace import graph as onnx
 from workers.measure.trace.interpret import FindViewer, Seen, detailed, interpret
@@ -58,9 +59,10 @@ class Tracer:
 
     def trace(self, subject: Subject, graph: Graph, plan: Plan, folder: Path) -> Trace:
         """The trace of one graph. What the source writes stays in the folder, which is new."""
-        about = self._metadata(subject, graph, plan)
+        about, load = self._metadata(subject, graph, plan), Load()
         try:
-            told = self._watched(subject.runtime, graph, plan, folder)
+            with load.window():
+                told = self._watched(subject.runtime, graph, plan, folder)
         except BuildFailed as error:
             end = f" ({error.log_tail.splitlines()[-1]})" if error.log_tail else ""
             return failed(about, TraceStatus.NOT_RUN, f"{error.failure}: {error.reason}{end}")
@@ -69,6 +71,8 @@ class Tracer:
             return failed(about, TraceStatus.NOT_RUN, text)
         if told.get("monitor"):
             return Trace(about, TraceStatus.NO_DATA, error=told["monitor"])
+        load.own += told["cpu"]
+        about = replace(about, warnings=tuple(load.warnings()) or None)
         artifacts = {kind: name for kind in WRITTEN if (name := told["seen"].get(kind))}
         seen = Seen(
             source=about.tracing_backend,
@@ -194,7 +198,7 @@ def assembled(
             readings.summary,
             wall_us=fmean(wall) if wall else None,
             operators_us=per_inference(operators, readings.samples),
-            unprofiled_us=fmean(plain) if plain else None,
+            unprofiled_us=median(plain) if plain else None,
             profiler_operator_us=added,
         ),
         operators=operators,

@@ -16,7 +16,8 @@ function time(us) {
 const percent = (value) => (value === undefined || value === null ? "" : `${value.toFixed(value < 10 ? 2 : 1)}%`);
 const counted = (number, noun) => `${number} ${noun}${number === 1 ? "" : "s"}`;
 const typeOf = (one) => one.onnx_op_type || one.op_type || "unknown";
-const each = (one) => (samples ? one.total_us / samples : one.avg_us);
+const often = (one) => (samples ? one.sample_count / samples : 1);
+const each = (one) => (one.p50_us ?? one.avg_us) * often(one);
 const shareOf = (one) => one.estimated_percent ?? one.percent_of_total;
 const known = (name) => operators.some((one) => one[name] !== undefined && one[name] !== null);
 
@@ -37,6 +38,7 @@ function remarks() {
   if (trace.fallback_reason) told.push(`Detail was asked for, and this is the basic level: ${trace.fallback_reason.replaceAll("_", " ")}.`);
   if (trace.status !== "ok" && trace.status !== "basic_fallback") told.push(`No operators: ${trace.status.replaceAll("_", " ")}.`);
   if (trace.error) told.push(trace.error);
+  told.push(...(about.warnings || []).map((text) => `Doubtful times: ${text}.`));
   $("remarks").append(...told.map((text) => el("p", { class: "callout" }, text)));
 }
 
@@ -83,7 +85,7 @@ function types() {
   const totals = new Map();
   for (const one of operators) {
     const found = totals.get(typeOf(one)) || { us: 0, count: 0, share: 0 };
-    found.us += one.estimated_us === undefined ? each(one) : (each(one) * one.estimated_us) / (one.avg_us || 1);
+    found.us += one.estimated_us === undefined ? each(one) : one.estimated_us * often(one);
     found.count += 1;
     found.share += shareOf(one);
     totals.set(typeOf(one), found);
@@ -111,7 +113,7 @@ const texts = new Map(operators.map((one) => [one, [one.name, one.op_path, typeO
   .filter(Boolean).join("\n").toLowerCase()]));
 
 const COLUMNS = [
-  ["avg_us", "mean", time], ["estimated_us", "estimate", time], ["share", "share", percent], ["cumulative", "up to here", percent], ["p90_us", "p90", time],
+  ["p50_us", "median", time], ["avg_us", "mean", time], ["estimated_us", "estimate", time], ["share", "share", percent], ["cumulative", "up to here", percent], ["p90_us", "p90", time],
   ["dram_read_bytes", "DRAM read", size], ["dram_write_bytes", "DRAM written", size],
   ["vtcm_hit_ratio", "VTCM hits", (value) => (value === undefined || value === null ? "" : percent(100 * value))],
 ];

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -80,6 +81,21 @@ def test_the_columns_of_detail() -> None:
     assert ("75.0" in second, "42 B" in second) == (True, True)
     assert ("0 B" in third, "-" in third) == (True, True)
     assert "DRAM read 26.0 MB, VTCM peak 6.6 MB, utilization 99.6 %" in told
+
+
+def test_operators_are_shown_with_the_time_that_they_are_sorted_by() -> None:
+    made = tuple(replace(one, p50_us=one.avg_us / 2) for one in OPERATORS)
+    told = text(replace(trace(), operators=made)).splitlines()
+    heads, row = next(pair for pair in pairwise(told) if pair[0].startswith("Node"))
+    assert heads.split() == ["Node", "Type", "p50", "p90", "%", "Tot"]
+    assert row.split()[2:4] == ["500", "us"]
+
+
+def test_a_warning_stands_above_the_times() -> None:
+    busy = "other processes used 55% of the processors meanwhile"
+    told = trace()
+    told = replace(told, metadata=replace(told.metadata, warnings=(busy,)))
+    assert f"\n  warning: {busy}\n" in text(told)
 
 
 @pytest.mark.parametrize("width", [50, 60, 80, 120])

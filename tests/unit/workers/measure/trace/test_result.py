@@ -9,7 +9,14 @@ from typing import Any
 import jsonschema
 import pytest
 
-from workers.measure.trace.operators import Series, by_cost, p90, statistics
+from workers.measure.trace.operators import (
+    Series,
+    added_to_each,
+    by_cost,
+    estimated,
+    p90,
+    statistics,
+)
 from workers.measure.trace.result import (
     FallbackReason,
     Metadata,
@@ -126,6 +133,20 @@ def test_statistics_are_filled() -> None:
     assert found.inference.cv == pytest.approx(0.1)
     assert found.wall is not None
     assert found.wall.max_us == 14
+
+
+def test_a_run_that_stood_still_makes_no_operator_the_largest() -> None:
+    made = [
+        series("norm", [2.0] * 9 + [90_000.0], op_type="LayerNormalization"),
+        series("dense", [400.0] * 10, op_type="MatMul"),
+        Series("mean only", 3, 2, mean=100.0, count=10),
+    ]
+    operators = by_cost([one.operator() for one in made])
+    assert [one.op_path for one in operators] == ["dense", "mean only", "norm"]
+    assert [one.p50_us for one in operators] == [400, None, 2]
+    plain = [410.0] * 9 + [90_000.0]
+    found = estimated(operators, 10, plain, added_to_each(operators, 10, plain))
+    assert [round(one.estimated_percent or 0) for one in found] == [80, 20, 0]
 
 
 def test_statistics_of_nothing() -> None:
