@@ -128,6 +128,7 @@ class _Runtime(TypedDict, total=False):
     own: bool
     ran: bool
     taken: tuple[int, int]
+    weights: tuple[int, int]
     why: str
     not_run: str
 

@@ -12,6 +12,7 @@ from matrix.codec import from_json
 from matrix.verification import RUNGS
 from state import damage
 from state.records import Outcome
+from workers.verify.ladder.observed import took
 
 Json = Mapping[str, Any]
 EMULATED = "measured on an emulator: these times and sizes say nothing about the device"
@@ -66,6 +67,16 @@ def _own_runtime(evidence: Json | None) -> Json:
     """The runtime of the target's own provider, if it ran there."""
     ran = (one for one in _listed(evidence, "runtimes") if one.get("own") and one.get("ran"))
     return next(ran, {})
+
+
+def partly_taken(evidence: Json | None) -> str:
+    """How much of the graph the target's own provider has taken; empty: all, or it did not run."""
+    own = _own_runtime(evidence)
+    try:
+        mine, every = own.get("taken") or (0, 0)
+        return f"{own.get('name')} {took(own)}" if 0 < mine < every else ""
+    except (TypeError, ValueError):  # damaged
+        return ""
 
 
 def _listed(evidence: Json | None, name: str) -> list[Json]:

@@ -6,7 +6,7 @@ from collections import Counter
 
 from flows.cli.quantity import brief, limited, plain_text, show_duration, show_moment, show_size
 from flows.cli.table import render
-from flows.observe.evidence import notices_of, rungs_of
+from flows.observe.evidence import notices_of, partly_taken, rungs_of
 from flows.observe.summary import Summary, open_text
 from flows.observe.unserved import unserved_of
 from flows.sweep.recorded import TUNING
@@ -111,6 +111,6 @@ def _facts(one: Outcome) -> str:
         parts.append(show_duration(one.seconds))
     parts.append("export" if is_export(one.cell) else one.precision)
     proof = proof_of(rungs_of(one))
-    told = [str(proof)] if proof else []
+    told = [*([str(proof)] if proof else []), *filter(None, [partly_taken(one.evidence)])]
     notices = (brief(one, _SHORT) for one in (*told, *notices_of(one.evidence)))
     return "; ".join([" ".join(parts), *notices])

@@ -79,7 +79,7 @@ def test_a_runtime_in_another_interpreter_is_the_one_that_runs(
     cpu, own = climbed.to_json()["runtimes"]
     assert (cpu["provider"], cpu["own"]) == ("CPUExecutionProvider", False)
     assert (own["version"], own["ran"], own["taken"]) == ("openvino 9999.1", True, [1, 1])
-    assert own["detail"].endswith(f"a stand-in from {vendor.folder}")
+    assert f"a stand-in from {vendor.folder}, in f32" in own["detail"]
     assert climbed.rungs[5].evidence[NAME]["model.onnx y"]["snr"] == 150.0
     assert Demand.parse("parity@ep").lacks(climbed.to_json()) == ""
 
@@ -202,7 +202,7 @@ def test_the_doctor_lists_what_would_verify_and_why_others_are_missing(
     found = {one["what"]: one["detail"] for one in project.run("doctor", "--json").json()}
     assert found["runtime CPUExecutionProvider cpu"].endswith(", native"), found
     assert found[f"runtime {NAME}"].startswith("openvino 9999.1, ")
-    assert found[f"runtime {NAME}"].endswith(f"a stand-in from {vendor.folder}")
+    assert f"a stand-in from {vendor.folder}" in found[f"runtime {NAME}"]
     assert "the setting runtimes excludes it" in found["runtime QNNExecutionProvider"]
     assert found["verify ov_cpu"] == f"on {NAME}"
     assert found["verify qnn_npu"].startswith("on ONNX Runtime CPU alone: ")

@@ -46,16 +46,21 @@ class OrtSession:
 
     def nodes(self) -> dict[str, int]:
         """Counted if this version of ONNX Runtime reports the assignment."""
-        counts: Counter[str] = Counter()
-        for part in self._assigned():
-            counts[part.ep_name] += len(part.get_nodes())
-        return dict(counts)
+        return {name: len(nodes) for name, nodes in self.assigned().items()}
+
+    def assigned(self) -> dict[str, list[list[str]]]:
+        """Listed if this version of ONNX Runtime reports the assignment."""
+        found: dict[str, list[list[str]]] = {}
+        for part in self._parts():
+            rows = [[node.op_type, node.name] for node in part.get_nodes()]
+            found.setdefault(part.ep_name, []).extend(rows)
+        return found
 
     def parts(self) -> dict[str, int]:
         """Counted if this version of ONNX Runtime reports the assignment."""
-        return dict(Counter(part.ep_name for part in self._assigned()))
+        return dict(Counter(part.ep_name for part in self._parts()))
 
-    def _assigned(self) -> list[Any]:
+    def _parts(self) -> list[Any]:
         told = getattr(self._session, "get_provider_graph_assignment_info", list)
         return list(told())
 

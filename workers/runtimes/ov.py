@@ -20,6 +20,7 @@ _TYPES = {"f32": "float32", "f16": "float16", "bf16": "bfloat16", "f64": "float6
           "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64", "u8": "uint8",
           "u16": "uint16", "u32": "uint32", "u64": "uint64", "boolean": "bool"}  # fmt: skip
 
+_HINTED = ", in f32: by default it takes bf16 on processors that have it"
 _PLAIN = {"Parameter", "Constant", "Const", "Result", "Input", "Output"}
 """Nodes that execute nothing."""
 
@@ -63,6 +64,10 @@ class OpenVinoSession:
         ]  # fmt: skip
         return {f"OpenVINO {self._device}": len(executed)}
 
+    def assigned(self) -> dict[str, list[list[str]]]:
+        """OpenVINO takes the whole graph."""
+        return {}
+
     def parts(self) -> dict[str, int]:
         """OpenVINO takes the whole graph."""
         return {}
@@ -104,7 +109,8 @@ class OpenVinoService(RuntimeService):
                 "provider": OPENVINO,
                 "device": device.lower(),
                 "version": f"openvino {self._version}",
-                "detail": f"OpenVINO itself on {self._core.get_property(name, 'FULL_DEVICE_NAME')}",
+                "detail": f"OpenVINO itself on {self._core.get_property(name, 'FULL_DEVICE_NAME')}"
+                + (_HINTED if device == "CPU" else ""),
                 # Plugins may choose half precision by themselves; parity judges our precision.
                 "options": {"INFERENCE_PRECISION_HINT": "f32"} if device == "CPU" else {},
             }

@@ -20,6 +20,7 @@ from workers.numerics.compare import compare
 from workers.runtimes import generate, reference, values
 from workers.runtimes.bench import Benches
 from workers.runtimes.compile import compile_models
+from workers.runtimes.runtime import CPU
 from workers.runtimes.session import Session, give_back, resident
 from workers.runtimes.trace import Traces
 from workers.runtimes.values import describe, joined
@@ -121,6 +122,8 @@ class RuntimeService:
                 answer["inputs"] = [port.to_json() for port in session.inputs]
                 answer["outputs"] = [port.to_json() for port in session.outputs]
                 answer["nodes"] = session.nodes()
+                if args["runtime"]["provider"] != CPU:
+                    answer["assigned"] = session.assigned()
                 answer["at"] = "run"
                 _run(session, args, answer)
         return answer

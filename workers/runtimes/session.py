@@ -48,6 +48,9 @@ class Session(Protocol):
     def nodes(self) -> dict[str, int]:
         """The number of nodes that each provider took; empty: the runtime does not report it."""
 
+    def assigned(self) -> dict[str, list[list[str]]]:
+        """By provider, type and name of every node; empty: the runtime does not report it."""
+
     def parts(self) -> dict[str, int]:
         """The number of parts of the graph that each provider runs as a whole; empty: unknown."""
 

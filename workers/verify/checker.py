@@ -33,6 +33,7 @@ from workers.sources.onnx_graph import (
     tensors,
 )
 from workers.verify.soundness import OWN_OPS, check
+from workers.verify.taken import taken
 
 TOOLS = ("onnx", "onnxruntime", "onnxruntime-windowsml", "numpy")
 Answer = dict[str, Any]
@@ -40,7 +41,8 @@ _PRODUCTS = ("MatMul", "Gemm", "Conv", "ConvTranspose")
 
 
 class Checker(OrtService):
-    """Operations: `versions`, `inspect`, `contexts`, `graph`, `facts`, and those of a runtime."""
+    """Operations: `versions`, `inspect`, `contexts`, `graph`, `taken`, `facts`, and those of a
+    runtime."""
 
     def call(self, op: str, args: dict[str, Any], progress: Callable[[str], None]) -> Any:
         """Answer one request."""
@@ -57,14 +59,13 @@ class Checker(OrtService):
         if op == "contexts":
             folder = Path(args["folder"])
             return {name: references(folder, name) for name in args["models"]}
-        if op == "graph":
+        if op == "taken":
+            return taken(Path(args["file"]), args["assigned"])
+        if op in {"graph", "facts"}:
+            from workers.insight.facts import read_facts
             from workers.measure.trace.graph import read_graph
 
-            return read_graph(Path(args["file"]))
-        if op == "facts":
-            from workers.insight.facts import read_facts
-
-            return read_facts(Path(args["file"]))
+            return (read_graph if op == "graph" else read_facts)(Path(args["file"]))
         return super().call(op, args, progress)
 
 

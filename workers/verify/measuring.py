@@ -35,7 +35,7 @@ from workers.verify.subject import Subject
 
 MEASURED = "measured"
 """The kind of note that keeps measurements."""
-CODE = ("workers.runtimes.service", "workers.verify.measuring")
+CODE = ("workers.runtimes.service", "workers.verify.measuring", "workers.verify.taken")
 """A change of these modules, or of what they import, makes earlier notes worthless."""
 EMULATED = 4
 """Samples that an emulator is judged on: a run takes it seconds."""
@@ -196,7 +196,12 @@ class Measuring:
         }
         if args["linked"]:
             args["linked"]["reference"] = reference.outputs(names, ENDS) if reference else []
-        return self.runtimes.measure(runtime, args, self.watching)
+        answer = self.runtimes.measure(runtime, args, self.watching)
+        if assigned := answer.pop("assigned", None):
+            given = {"file": args["file"], "assigned": assigned}
+            call = self.runtimes.checker.call("taken", given, self.watching, stage=STAGE)
+            answer["taken"] = call.result
+        return answer
 
     def _arguments(self, file: Path, component: str) -> Json:
         return {

@@ -46,13 +46,14 @@ def run(arguments: Arguments) -> Exit:
 
 
 def _lines(climbed: Climbed, tree: str) -> list[str]:
+    from workers.verify.ladder.observed import took
+
     lines = [f"{climbed.claim.cell}  {climbed.claim.precision}  tree {tree[:16]}"]
     lines += [f"  {_MARK[one.passed]:<4}  {one.name}: {one.detail}" for one in climbed.rungs]
     for ran in climbed.observed.runs:
-        taken, every = ran.taken()
         own = ", the target's own" if ran.own else ""
-        share = f"{taken} of {every} nodes"
-        lines.append(f"  ran on {ran.runtime.name}{own}: {ran.runtime.version}, {share}")
+        share = took(ran.to_json())
+        lines.append(f"  ran on {ran.runtime.name}{own}: {ran.runtime.version}; it {share}")
     missing = climbed.observed.missing
     lines += [f"  not run on {one.provider} {one.device}: {one.why}" for one in missing]
     reached = "reached" if not climbed.failed else "not reached"

@@ -11,6 +11,7 @@ from matrix.errors import UsageError
 from matrix.nearest import hint, quote
 from matrix.verification import EP, RUNGS, TAKEN
 from workers.build.stages import Rung
+from workers.verify.ladder.observed import took
 from workers.verify.ladder.proof import OLD, proof_of
 
 DEFAULT_LEVEL = "parity"
@@ -74,7 +75,7 @@ class Demand:
                 taken, every = one.get("taken", (0, 0))
                 if taken >= TAKEN * every:
                     return ""
-                why = f"it is parity on a mixture: {one.get('name')} took {taken} of {every} nodes"
+                why = f"it is parity on a mixture: {one.get('name')} {took(one)}"
                 continue
             if "not_run" in one:
                 why = f"{why}: {one['not_run']}"

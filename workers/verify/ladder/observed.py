@@ -20,6 +20,14 @@ MISFIT = "feed"
 """Where the input values do not fit the model: its ports differ from the export's."""
 
 
+def took(run: Json) -> str:
+    """How much the provider has taken, from the record of a run."""
+    mine, every = run.get("taken") or (0, 0)
+    weights, all_weights = run.get("weights") or (0, 0)
+    told = f"took {mine} of {every} nodes"
+    return told + (f" and {weights / all_weights:.1%} of the weights" if all_weights else "")
+
+
 @dataclass(slots=True)
 class RuntimeRun:
     """A package on one runtime."""
@@ -48,20 +56,29 @@ class RuntimeRun:
         ]
 
     def taken(self) -> tuple[int, int]:
-        """The nodes that the provider itself took, and all nodes: without those that only move
-        values or convert them, which it leaves at the edges of its part of the graph."""
+        """The nodes that the provider itself took, and all: those that compute (`verify.taken`), or
+        every node where the runtime does not list them."""
         mine = every = 0
         for answer in self.models.values():
-            for provider, count in dict(answer.get("nodes", {})).items():
-                every += count
-                if provider != CPU or self.runtime.provider == CPU:  # else it fell back
-                    mine += count
+            counts = dict(answer.get("taken") or {}).get("nodes") or self._counted(answer)
+            mine, every = mine + counts[0], every + counts[1]
         return mine, every
+
+    def weights(self) -> tuple[int, int]:
+        """The bytes of weights that the nodes it took read, and those that any node reads; zeros:
+        the runtime does not list its nodes."""
+        counts = [one["taken"]["weights"] for one in self.models.values() if one.get("taken")]
+        return sum(one[0] for one in counts), sum(one[1] for one in counts)
+
+    def _counted(self, answer: Json) -> tuple[int, int]:
+        nodes = dict(answer.get("nodes", {}))
+        every = sum(nodes.values())
+        return every - (nodes.get(CPU, 0) if self.runtime.provider != CPU else 0), every
 
     def to_json(self) -> dict[str, Any]:
         """For the build record."""
-        taken, every = self.taken()
-        did = self.well and (taken > 0 or not every)
+        counted = [*map(self._counted, self.models.values())]
+        did = self.well and (any(mine for mine, _ in counted) or not any(n for _, n in counted))
         record = {
             **self.runtime.to_json(),
             "name": self.runtime.name,
@@ -72,7 +89,8 @@ class RuntimeRun:
                 for model, one in self.models.items()
             },
             "ran": did,
-            "taken": [taken, every],
+            "taken": [*self.taken()],
+            "weights": [*self.weights()],
         }
         if not did:
             broken = self.problems(*RAN_WRONG, MISFIT)

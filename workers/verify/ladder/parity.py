@@ -14,7 +14,7 @@ from matrix.verification import EP, TAKEN, Limit, Task
 from workers.numerics.compare import fault
 from workers.runtimes.runtime import CPU
 from workers.verify.ladder.claim import Claim
-from workers.verify.ladder.observed import Json, Judgement, Observed, RuntimeRun, not_run
+from workers.verify.ladder.observed import Json, Judgement, Observed, RuntimeRun, not_run, took
 
 
 def judge_outputs(claim: Claim, observed: Observed) -> Judgement:
@@ -46,8 +46,8 @@ def judge_outputs(claim: Claim, observed: Observed) -> Judgement:
     passed, notes, evidence = observed.judged(problems, evidence, unseen)
     if passed:
         said = filter(None, map(_tokens_found, observed.runs[:1]))
-        mixed = filter(None, map(_mixture, observed.runs))
-        notes = [*summary(evidence, limit), *said, *mixed, *notes, *_elsewhere(claim, observed)]
+        shares = filter(None, map(_share, observed.runs))
+        notes = [*summary(evidence, limit), *said, *shares, *notes, *_elsewhere(claim, observed)]
     return passed, notes, evidence
 
 
@@ -63,12 +63,13 @@ def _synthetic(claim: Claim, observed: Observed) -> list[str]:
     return [text]
 
 
-def _mixture(run: RuntimeRun) -> str:
-    """For people, where most of the graph did not run on the provider; empty: it did."""
+def _share(run: RuntimeRun) -> str:
+    """How much of the graph ran on the target's own provider, where another could take it too."""
     taken, every = run.taken()
-    if not run.own or not every or taken >= TAKEN * every:
+    if not run.own or not every or run.runtime.provider == CPU:
         return ""
-    return f"on a mixture: {run.runtime.name} took {taken} of {every} nodes"
+    mixed = "" if taken >= TAKEN * every else "on a mixture: "
+    return f"{mixed}{run.runtime.name} {took(run.to_json())}"
 
 
 def _rows(run: RuntimeRun) -> dict[str, Json]:

@@ -35,7 +35,7 @@ FACTS = {
 EVIDENCE = {
     "rules": {"waive": {"ep": "none here"}, "parity": {}},
     "verification": [{"name": "integrity", "passed": True, "detail": "", "evidence": {}}],
-    "runtimes": [{"name": "cpu", "own": True, "ran": True, "taken": [3, 4]}],
+    "runtimes": [{"name": "cpu", "own": True, "ran": True, "taken": [3, 4], "weights": [2, 8]}],
     "reference": {
         "components": {
             "": {

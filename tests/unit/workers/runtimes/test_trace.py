@@ -55,6 +55,9 @@ class FakeSession:
     def nodes(self) -> dict[str, int]:
         return {"TestExecutionProvider": 3}
 
+    def assigned(self) -> dict[str, list[list[str]]]:
+        return {}
+
     def parts(self) -> dict[str, int]:
         return {"TestExecutionProvider": 1}
 
