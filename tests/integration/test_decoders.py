@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from matrix.verification import SNR
 from tests.docs.pages import DOCS
 from tests.engines.hosted import SharedHost
 from tests.engines.optimum import builder, plan_catalog
@@ -38,10 +39,6 @@ id = "tiny/gpt2"
 task = "text-generation-with-past"
 model_type = "gpt2"
 
-[model.verify.parity.w8a16]
-snr = 12
-reason = "random weights: every channel matters, and a token of the samples may exceed the ranges"
-
 [model.random]
 architecture = "gpt2"
 seed = 5
@@ -60,10 +57,6 @@ initializer_range = 0.2
 id = "tiny/t5"
 task = "text2text-generation-with-past"
 model_type = "t5"
-
-[model.verify.parity.w8a16]
-snr = 12
-reason = "random attention is a mean of all tokens: a tenth of the first step's logits varies"
 
 [model.random]
 architecture = "t5"
@@ -112,7 +105,7 @@ def test_every_package_generates_pytorchs_text(
     parity = climbed.rungs[5]
     generated = parity.evidence["generation"]
     assert len(generated["pytorch"]) == generation.COUNT
-    least = 57 if target == "mlas_cpu" else 12
+    least = SNR["fp32" if target == "mlas_cpu" else "w8a16"]
     assert parity.evidence[CPU]["generated logits"]["snr"] >= least
     if model == GPT2:
         assert len(set(generated["pytorch"])) > 4  # one that repeats a token would prove little

@@ -92,30 +92,34 @@ def steps(
     prompts: Sequence[tuple[Words, Words]],
     exported: Path,
     past: int,
-    counts: Sequence[int],
-) -> list[list[Sample]]:
-    """The samples of the component that is repeated: so many of each prompt, those of the next
-    prompt as many steps further on, and from `generation.COUNT` on from the beginning again."""
+    places: Mapping[int, Sequence[int]],
+) -> dict[int, list[Sample]]:
+    """The samples of the component that is repeated, by the number of their prompt: the inputs of
+    the steps at these places of its text."""
     loop = record.loop
     assert loop is not None, "only a loop has steps"
     sessions = _Sessions(exported)
     graphs = {one.name: sessions.graph(one.name) for one in record.components}
     ports = {name: list(graph.inputs) for name, graph in graphs.items()}
     graphs[loop.step] = Graph(_stepped(record, exported, past), graphs[loop.step].run)
-    begun_texts = []
-    for number, (words, further) in enumerate(prompts):
+    begun_texts = {}
+    for number in places:
+        words, further = prompts[number]
         first = {name: sets[number] for name, sets in found.items() if name != loop.begin}
         prompt = prompt_of(first, words, ports, loop)
         choose = _reading(further) if further else generation.greedy
-        begun_texts.append(generate(record, prompt, graphs.__getitem__, choose))
-    starts = [sum(counts[:number]) % generation.COUNT for number in range(len(counts))]
+        begun_texts[number] = generate(record, prompt, graphs.__getitem__, choose)
     try:
-        for text in begun_texts:  # all read their prompts before a second graph is open
+        for text in begun_texts.values():  # all read their prompts before a second graph is open
             next(text)
-        return [
-            [one.feeds for one in islice(text, start, start + count)]
-            for text, start, count in zip(begun_texts, starts, counts, strict=True)
-        ]
+        return {
+            number: [
+                one.feeds
+                for place, one in enumerate(islice(text, max(places[number]) + 1))
+                if place in places[number]
+            ]
+            for number, text in begun_texts.items()
+        }
     except ValueError as error:
         raise quantize_error(f"the steps of the decoder have no inputs: {error}") from error
 

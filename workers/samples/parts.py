@@ -19,8 +19,8 @@ ORDER = (JUDGE, CHOOSE, FIT)
 _GIB = 1024**3
 _RULE = ((6 * _GIB, 16, 4, 8), (2 * _GIB, 32, 4, 8), (0, 64, 8, 16))
 """From so many bytes of float32 weights on: the sizes of the parts."""
-_OF_LOOPS = ((0, 16, 4, 8),)
-"""Of a decoder with a cache: each sample of its step takes several runs of the model."""
+_OF_LOOPS = ((_GIB, 16, 4, 8), (0, 32, 4, 8))
+"""Of a decoder with a cache: prompts, each of which takes several runs of the model."""
 _WITH_PAST = "-with-past"
 _MOST_BYTES = {FIT: 512 * 1024**2, CHOOSE: 64 * 1024**2, JUDGE: 128 * 1024**2}
 """A part of large samples has fewer of them, but at least four."""

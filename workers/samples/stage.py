@@ -11,13 +11,14 @@ from workers import generation
 from workers.composition import Composition, split
 from workers.engine import StageError, StageJob
 from workers.samples import datasets, files, loops, parts
-from workers.samples.parts import CHOOSE, FIT, JUDGE, ORDER, PARTS
+from workers.samples.parts import FIT, ORDER, PARTS
 from workers.samples.sources import DATASET, KINDS, Maker, Source, kind_of
 from workers.sources import model_file, runtime
 from workers.sources.errors import quantize_error
 
-_STEPS = {JUDGE: 1, CHOOSE: 1, FIT: 2}
-"""Samples of a decoder's step that come from one prompt."""
+_SPREAD = (0, 3, 7, 15)
+"""Steps of every generation that calibrate a decoder: its values drift with the length of the text.
+Of the other parts each prompt gives one step, the next prompt the step after that."""
 _PATIENCE = 4
 """So many times as many samples as are needed are made to find that many different ones."""
 Sample = dict[str, Any]
@@ -133,25 +134,18 @@ def _stepped(
     given: Mapping[str, int],
 ) -> dict[str, list[Sample]]:
     """The samples of the component that is repeated, each part from prompts of its own."""
-    asked = {part: count * _STEPS[part] for part, count in given.items()}
+    asked = {part: count * (len(_SPREAD) if part == FIT else 1) for part, count in given.items()}
     most = parts.bounded(asked, loops.cache_bytes(record, exported, past))
     which: dict[str, list[int]] = {}
+    places: dict[int, Sequence[int]] = {}
     first = 0
     for part in ORDER:
-        count = max(most[part] // _STEPS[part], 1)
+        count = max(most[part] * given[part] // asked[part], 1)
         which[part] = list(range(first, first + given[part]))[:count]
+        for number in which[part]:
+            places[number] = _SPREAD if part == FIT else (len(places) % generation.COUNT,)
         first += given[part]
-    chosen = [number for part in ORDER for number in which[part]]
-    counts = [_STEPS[part] for part in ORDER for _number in which[part]]
-    made = loops.steps(
-        record,
-        {name: [sets[number] for number in chosen] for name, sets in found.items()},
-        [prompts[number] for number in chosen],
-        exported,
-        past,
-        counts,
-    )
-    steps = dict(zip(chosen, made, strict=True))
+    steps = loops.steps(record, found, prompts, exported, past, places)
     return {part: [one for number in which[part] for one in steps[number]] for part in PARTS}
 
 

@@ -106,11 +106,13 @@ def test_prompts_give_steps_with_longer_and_longer_caches(tmp_path: Path) -> Non
     record = decoder(tmp_path)
     found = {"prefill": [words() for _ in range(9)]}
     prompts = [([3, 4, 5, 6, 7, 1], []), ([3, 4, 5], [2, 2])] * 4 + [([3], [])]
-    made = loops.steps(record, found, prompts, tmp_path, 24, [1, 1, *[2] * 7])
-    lengths = [[int(one["attention_mask"].sum()) for one in some] for some in made]
-    assert lengths[:3] == [[7], [5], [9, 10]]  # with the token of the step
-    assert lengths[-1] == [2 + 14, 2 + 15]  # generation that is verified ends there
-    assert all(one[CACHE].shape == (1, 1, 24, 2) for some in made for one in some)
+    places = {0: (0,), 1: (1,), 8: (0, 3, 15)}
+    made = loops.steps(record, found, prompts, tmp_path, 24, places)
+    lengths = {
+        number: [int(one["attention_mask"].sum()) for one in some] for number, some in made.items()
+    }
+    assert lengths == {0: [7], 1: [5], 8: [2, 5, 2 + 15]}  # with the token of the step
+    assert all(one[CACHE].shape == (1, 1, 24, 2) for some in made.values() for one in some)
     assert made[1][0]["input_ids"].tolist() == [[2]]  # the text's own
 
 

@@ -22,8 +22,9 @@ USUAL = parts.sizes(parts.rule("fill-mask"), 0)
 def test_sizes_follow_from_the_model() -> None:
     assert tuple(USUAL.values()) == (64, 8, 16)
     assert tuple(parts.sizes(parts.rule("fill-mask"), 2 * GIB).values()) == (32, 4, 8)
-    for task, size in (("fill-mask", 7 * GIB), ("text-generation-with-past", 0)):
+    for task, size in (("fill-mask", 7 * GIB), ("text-generation-with-past", GIB)):
         assert tuple(parts.sizes(parts.rule(task), size).values()) == (16, 4, 8)
+    assert tuple(parts.sizes(parts.rule("text-generation-with-past"), 0).values()) == (32, 4, 8)
     assert tuple(parts.sizes(parts.rule("fill-mask", 128), 0).values()) == (128, 8, 16)
 
 
