@@ -60,10 +60,10 @@ def test_sources_without_files_here(source: Source, engine: str, kind: str) -> N
 
 def test_decoders_have_fewer_and_the_catalog_decides_of_calibration() -> None:
     model = Model("a/b", "text-generation-with-past", Source(SourceKind.RANDOM, "gpt2"))
-    assert outlook(planned(model), "optimum").parts == {"fit": 16, "choose": 4, "judge": 8}
+    assert outlook(planned(model), "optimum").parts == {"fit": 32, "choose": 4, "judge": 8}
     overrides: Any = replace(model.overrides, build={"samples": 128})
     found = outlook(planned(replace(model, overrides=overrides)), "optimum")
     assert found.parts == {"fit": 128, "choose": 4, "judge": 8}
     # With winml the option counts winml-cli's own samples.
     found = outlook(planned(replace(model, overrides=overrides)), "winml")
-    assert found.parts == {"fit": 16, "choose": 4, "judge": 8}
+    assert found.parts == {"fit": 32, "choose": 4, "judge": 8}
