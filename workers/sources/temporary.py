@@ -33,6 +33,9 @@ def temporary_folder(out: Path) -> Iterator[Path]:
         tempfile.tempdir = before
         gc.collect()  # Windows cannot remove a file that a session still maps
         shutil.rmtree(folder)
+    # What is left are the modules of the tools: looking through them again after every stage takes
+    # longer than most stages. After an error, what it holds is still to be collected.
+    gc.freeze()
 
 
 @contextlib.contextmanager
