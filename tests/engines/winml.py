@@ -55,8 +55,6 @@ t.set_seed(7)
 small = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64)
 tiny = dict(d_model=32, vocab_size=500)
 models = {
-    "bert": t.BertForSequenceClassification(
-        t.BertConfig(vocab_size=1000, max_position_embeddings=64, **small)),
     "vit": t.ViTForImageClassification(t.ViTConfig(image_size=32, patch_size=8, **small)),
     "resnet": t.ResNetForImageClassification(t.ResNetConfig(
         embedding_size=16, hidden_sizes=[16, 32], depths=[1, 1], layer_type="basic")),
@@ -68,6 +66,9 @@ models = {
     "wide": t.BertForSequenceClassification(t.BertConfig(
         vocab_size=55000, max_position_embeddings=64, **{**small, "hidden_size": 512})),
 }
+t.set_seed(8)
+models["bert"] = t.BertForSequenceClassification(t.BertConfig(
+    vocab_size=1000, max_position_embeddings=64, initializer_range=0.2, **small))
 for name, model in models.items():
     model.save_pretrained(Path(sys.argv[1]) / name, safe_serialization=True)
 """

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from matrix.digest import PROVENANCE
 from tests.sweeps.command import Project
 from tests.verification.ort_model_package import opened
 
@@ -99,6 +100,11 @@ def test_a_binary_that_is_not_the_built_one_is_caught(
         model = (package / "model.onnx").read_bytes()
         outside = b"../" + binary.name.encode()[3:]
         (package / "model.onnx").write_bytes(model.replace(binary.name.encode(), outside))
+    refused = swept.run("verify", str(package))
+    assert refused.code == 1, refused
+    assert "is refused: " in refused.err
+    # What states nothing of its files is judged by them alone.
+    (package / PROVENANCE).unlink()
     ran = swept.run("verify", str(package))
     assert ran.code == 1, ran
     assert "FAIL  integrity" in ran.out

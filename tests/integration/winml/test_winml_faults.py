@@ -98,7 +98,7 @@ def test_telemetry_is_off(models: Path, odd: SharedHost, tmp_path: Path) -> None
     with builder(tmp_path, host=odd) as made:
         built = made.build(cell(bert(models, tmp_path), "qnn_npu"))
     told = [stage["info"]["telemetry"] for stage in built.build_record["stages"]]
-    assert told == [{"winml": False, "onnxruntime": "1", "hub": "1"}] * 4
+    assert told == [{"winml": False, "onnxruntime": "1", "hub": "1"}] * 5
     code = "from winml.modelkit.telemetry.consent import resolve_consent; print(resolve_consent())"
     assert run([str(winml_python()), "-c", code]).strip() == "disabled"
 
