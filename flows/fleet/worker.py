@@ -3,39 +3,37 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import os
 import platform
 import shutil
 import subprocess
-import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from flows.cli.quantity import counted, show_size
+from flows.cli.quantity import brief, plain_text
 from flows.cli.settings import Settings
+from flows.fleet.cleanup import Cleanup
 from flows.fleet.run import state_url
 from flows.fleet.worker_folder import CWD, FOLDER, WORDS, WorkerFolder
 from flows.sweep.engines import engine_spec, slot_count
 from flows.sweep.needs import words_here
 from flows.sweep.stop import Stop
 from flows.sweep.workspace import Workspace
-from machine.children import family, kill, module_command, start
+from machine.children import describe_exit, family, kill, module_command, start
 from matrix.errors import MillError, Unusable, UsageError
 from matrix.needs import Words, to_text
 from state.state import open_state
 from workers.engines import installed_engines
 from workers.host.client import EngineHost
 from workers.host.watch import HostLimits
-from workers.store import Store
-from workers.store.folder import is_store
 
 _START_LIMIT = 120.0
-PERIOD = 6 * 3600.0
-"""Seconds between two clean-ups."""
+_LAST_LINES = 3
+_LONGEST = 600
+"""Characters of what a worker printed last."""
 _DEFAULTS = {
     "PREFECT_WORKER_QUERY_SECONDS": "2",
     # Works around Prefect (test_a_worker_asks_for_what_is_due_by_its_own_clock): that clock may be
@@ -61,7 +59,8 @@ class Worker:
     sweeps: int = 1
     """How many parents may run here."""
     drain_limit: float = 1800.0
-    _processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    _processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    """Prefect's workers, by pool."""
 
     def preflight(self, environ: Mapping[str, str]) -> Words:
         """Check home, state and engines; returns what to announce."""
@@ -130,33 +129,27 @@ class Worker:
         }
 
     def _start(self, folder: Path, env: dict[str, str], flow: str, pool: str, *more: str) -> None:
-        with (folder / f"{pool}.log").open("ab") as log:
-            process = start(
+        with _log(folder, pool).open("ab") as log:
+            self._processes[pool] = start(
                 module_command("flows.fleet.worker_process", flow, pool, *more),
                 stdout=log,
                 stderr=log,
                 env=env,
                 cwd=folder,
             )
-        self._processes.append(process)
 
     def _check(self, folder: Path) -> None:
-        for process in self._processes:
+        for pool, process in self._processes.items():
             if process.poll() is not None:
-                logs = [log.read_text("utf-8", "replace") for log in sorted(folder.glob("*.log"))]
-                last = "; ".join(text.strip().splitlines()[-1] for text in logs if text.strip())
-                raise Unusable(
-                    f"Prefect's worker ended: {last or 'it wrote no reason'}",
-                    hint="check that the server runs and the pool exists (modelmill deploy)",
-                )
+                raise _ended(pool, process.returncode, _log(folder, pool))
 
     def _drain(self, shared: WorkerFolder) -> None:
         """Take no flow runs and no models; let those at hand finish within the limit."""
         shared.drain()
-        for process in self._processes:
+        for process in self._processes.values():
             assert process.stdin
             process.stdin.close()
-        for process in self._processes:
+        for process in self._processes.values():
             with suppress(subprocess.TimeoutExpired):
                 process.wait(5.0)
         working = shared.working()
@@ -167,6 +160,26 @@ class Worker:
             shared.wait_until_idle(10.0)
         for pid in shared.working():
             kill(family(pid))
+
+
+def _log(folder: Path, pool: str) -> Path:
+    """What Prefect's worker of a pool prints."""
+    return folder / f"{pool}.log"
+
+
+def _ended(pool: str, code: int, log: Path) -> Unusable:
+    """How Prefect's worker of a pool ended, and the last lines that it printed."""
+    if code == -9:
+        how = "was killed (SIGKILL), most likely because memory ran out"
+        hint = "start it again, with fewer --jobs if memory is short"
+    else:
+        how = f"ended with {describe_exit(code)}"
+        hint = "check that the server runs and the pool exists (modelmill deploy)"
+    printed = plain_text(log.read_text("utf-8", "replace")).splitlines()
+    unframed = (line.strip(" │") for line in printed if not line.startswith(("╭", "╰")))
+    lines = list(filter(None, unframed))[-_LAST_LINES:]
+    last = brief(" / ".join(lines), _LONGEST) or "it printed nothing"
+    return Unusable(f"Prefect's worker of the pool {pool} {how}: {last}", hint=hint)
 
 
 def remove_abandoned(folders: Path) -> None:
@@ -181,50 +194,3 @@ def queue_name(words: Words) -> str:
     """The queue of all machines that announce the same."""
     digest = hashlib.sha256(to_text(words).encode()).hexdigest()[:8]
     return f"{platform.system().lower()}-{digest}"
-
-
-@dataclass(slots=True)
-class Cleanup:
-    """Removes old stage results, old logs and leftovers of killed runs from one home folder.
-
-    A machine of a fleet builds unattended for months, so its disk would fill up. Results that
-    running builds use stay, and so do packages that were kept for inspection (conflicts, failed
-    verification).
-    """
-
-    settings: Settings
-    _next: float = field(default_factory=time.monotonic)
-
-    def if_due(self) -> str | None:
-        """Clean up if the time has come; returns what was removed, if anything."""
-        if time.monotonic() < self._next:
-            return None
-        self._next = time.monotonic() + PERIOD
-        return self.clean(time.time() - self.settings.retention)
-
-    def clean(self, since: float) -> str | None:
-        """Remove what was not used since then, and what exceeds the disk budget."""
-        work = Workspace(self.settings)
-        work.tidy()
-        removed = [*_results(work, self.settings.disk_budget, since), *_logs(work.logs, since)]
-        return f"removed {' and '.join(removed)}" if removed else None
-
-
-def _results(work: Workspace, budget: int | None, since: float) -> Iterator[str]:
-    if not is_store(work.store):
-        return
-    with closing(Store(work.store)) as store:
-        report = store.gc(budget or math.inf, since)
-    if report.evicted:
-        yield f"{counted(len(report.evicted), 'stage result')} ({show_size(report.freed)})"
-
-
-def _logs(folder: Path, since: float) -> Iterator[str]:
-    removed = 0
-    for path in folder.rglob("*.log*"):
-        with suppress(OSError):  # held open on Windows, or gone meanwhile
-            if path.is_file() and path.stat().st_mtime < since:
-                path.unlink()
-                removed += 1
-    if removed:
-        yield counted(removed, "log")

@@ -67,7 +67,10 @@ def run_only(flow: str) -> None:
 
 
 def _exit_with_input() -> None:
-    sys.stdin.buffer.read()
+    # Not `sys.stdin`: Python aborts at its end if a thread holds the lock of that, and the abort
+    # would be all that anybody learns of the reason.
+    while os.read(0, 4096):
+        pass
     os._exit(0)
 
 

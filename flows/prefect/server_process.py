@@ -33,7 +33,9 @@ def main(port: int) -> None:
     )
 
     def watch() -> None:
-        sys.stdin.buffer.read()
+        # Not `sys.stdin`: Python aborts at its end if a thread holds the lock of that.
+        while os.read(0, 4096):
+            pass
         server.should_exit = True
         timer = threading.Timer(FORCED_EXIT_AFTER, os._exit, (1,))
         timer.daemon = True
