@@ -100,8 +100,8 @@ class Launch:
 
     def _record(self, sweep: Sweep) -> FleetRun:
         sweep.record(estimate(self.plan, sweep.state))
-        sweep.try_again()
-        run = FleetRun(sweep.info.id, self.plan, self.values, sweep.feed.name)
+        sweep.look_back()  # the parent takes the failed cells up, once nothing else can stop it
+        run = FleetRun(sweep.info.id, self.plan, self.values, sweep.feed.name, again=self.again)
         run = replace(run, id=record_run(sweep.state, run))
         if not self.as_json:
             print(f"sweep {self.plan.stamp}: {size_of(self.plan)}")
@@ -125,8 +125,9 @@ class Launch:
                 if looks % _ASK_PREFECT == 0 and parents.ended():
                     if state.sweep(run.sweep).ended_at is not None:
                         return
+                    why = f"ended: {parents.said}" if parents.said else "is gone"
                     raise ParentLost(
-                        f"the parent of sweep {self.plan.stamp} is gone; its slots continue",
+                        f"the parent of sweep {self.plan.stamp} {why}; its slots continue",
                         hint=f"modelmill resume {self.plan.stamp} --fleet",
                     )
 

@@ -19,6 +19,7 @@ from flows.fleet.run import FleetRun, record_run
 from flows.fleet.worker_folder import WorkerFolder
 from flows.observe.summary import Summary, summarize
 from flows.observe.unserved import UNSERVED, unserved_groups
+from flows.packages.signing import signer_of
 from flows.sweep.cancellation import StoppedElsewhere, stop_for_all
 from flows.sweep.lifecycle import Sweep, among
 from flows.sweep.stop import Stop
@@ -63,10 +64,12 @@ class Parent:
     def begin(self) -> tuple[Sweep, FleetRun]:
         """Record and seed; slots are given a run that knows what the feed has."""
         feed = Workspace(self.settings).open_feed()
+        signer_of(self.settings)  # it signs the index, when all cells are built
+        # An earlier parent of this run has taken up the failed cells; what failed since stays so.
+        led = self.run.id and self._is_led(self.run.sweep, self.run.id)
         sweep = Sweep(
             self.run.plan, self.settings, self.state, feed, self.stop, self.run.values,
-            # Recording a run reopens failed cells; a later parent must not do so again.
-            again=frozenset() if self.run.id else None,
+            again=frozenset() if led else self.run.again,
             by_memory=True,
         )  # fmt: skip
         sweep.begin()
@@ -99,7 +102,7 @@ class Parent:
         worker ends and another parent was asked for."""
         selected = among(run.plan, self.state, run.sweep)
         while not self.stop:
-            if self._replaced(run.sweep):
+            if self._is_led(run.sweep, self._leads_since):
                 return False
             if self.worker is not None and self.worker.draining and self._left(slots):
                 return False
@@ -111,8 +114,9 @@ class Parent:
             self.stop.wait(INTERVAL)
         return True
 
-    def _replaced(self, sweep: int) -> bool:
-        notices = self.state.events(sweep, self._leads_since, kind=Kind.NOTICE)
+    def _is_led(self, sweep: int, since: int) -> bool:
+        """Whether a parent has taken the lead since that event."""
+        notices = self.state.events(sweep, since, kind=Kind.NOTICE)
         return any(LEADS in (one.data or {}) for one in notices)
 
     def _left(self, slots: SlotRuns) -> bool:

@@ -70,6 +70,8 @@ class ParentRuns:
     _pending: PendingRuns
     _asked: int = 0
     """Parents that were asked for in place of one that has not begun."""
+    said: str = ""
+    """Why the last one failed, once all have ended."""
 
     def ended(self) -> bool:
         """Whether the submitted parent ended and no other one leads or waits.
@@ -82,11 +84,15 @@ class ParentRuns:
                 tags = [f"sweep:{self.run.sweep}"]
                 unfinished = runs_of(client, PARENT_FLOW, tags, UNFINISHED)
                 state = client.read_flow_run(self.submitted).state
-            overdue = [self._pending.overdue(run) for run in unfinished]
-            if overdue and all(overdue):
-                self._asked += 1
-                submit(self.pool, self.run, again=self._asked)
-            return not unfinished and state is not None and state.is_final()
+                overdue = [self._pending.overdue(run) for run in unfinished]
+                if overdue and all(overdue):
+                    self._asked += 1
+                    submit(self.pool, self.run, again=self._asked)
+                over = not unfinished and state is not None and state.is_final()
+                last = _last(client, self.run.sweep) if over else None
+            if last is not None and last.state is not None and last.state.is_failed():
+                self.said = last.state.message or ""
+            return over
         except httpx.HTTPError:
             return False  # the server is away; the sweep is not
 

@@ -7,7 +7,7 @@ one machine and Prefect takes no more than 512 KB of parameters. It holds no sec
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -51,6 +51,8 @@ class FleetRun:
     """As `--feed` takes it, from any folder."""
     newest: Mapping[str, Published] = field(default_factory=dict)
     """What the feed has, by cell."""
+    again: Collection[str] | None = None
+    """As in `flows.sweep.lifecycle.Sweep`."""
     id: int = 0
     """The event that holds it; 0: not recorded yet."""
 
@@ -91,6 +93,7 @@ def record_run(state: State, run: FleetRun) -> int:
         "values": to_json(run.values),
         "feed": run.feed,
         "newest": to_json(run.newest),
+        "again": None if run.again is None else sorted(run.again),
     }
     return state.note(run.sweep, Kind.STARTED, {"pid": os.getpid(), FLEET: document})
 
@@ -130,7 +133,10 @@ def _from_event(event: Event) -> FleetRun:
             plan_from_record(document["plan"], STRICTEST),
             {**document["values"], **values},
         )
-        return FleetRun(event.sweep_id, plan, values, document["feed"], newest, event.id)
+        again = document.get("again", ())  # earlier orders had taken up the failed cells themselves
+        if again is not None and not all(isinstance(cell, str) for cell in again):
+            raise ValueError("again")
+        return FleetRun(event.sweep_id, plan, values, document["feed"], newest, again, event.id)
     raise NoFleetRun(
         f"run {event.id} of sweep {event.sweep_id} is damaged in the state",
         hint="start it again with modelmill sweep CATALOG --fleet",

@@ -60,9 +60,9 @@ def resume_tunings(
                 f"the tuning {name} was not begun on a fleet",
                 hint=f"modelmill tune --resume {name}",
             )
+        launch = launch_of(state, info, settings, pool, (), as_json=as_json)
         left = [cell_of(row) for row in rows if row.status is not TuningStatus.DONE]
         state.measure_again(info.id, left)
-        launch = launch_of(state, info, settings, pool, (), as_json=as_json)
     asked = {**dict(launch.values[TUNING]), BUDGET: budget}
     return replace(launch, values={**launch.values, TUNING: asked}).go()
 

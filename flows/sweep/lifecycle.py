@@ -97,7 +97,9 @@ class Sweep:
         note_plan(self.state, self.info.id, self.plan, known)
         listed_at = self.state.now()
         found = None if self.settings.no_publish else self._list()
-        self.try_again()  # the listing may end the run, which then leaves failures as they are
+        # Not before: the listing may end the run, which then leaves failures as they are.
+        if tried := self.look_back():
+            self.state.retry(self.info.id, among=tried)
         if found is not None:
             self.newest = found.newest
             self._learn(found, listed_at)
@@ -132,23 +134,27 @@ class Sweep:
         )
         self.is_recorded(info)
 
-    def try_again(self) -> None:
-        """Plan those failed cells of the plan again that this run takes up."""
+    def look_back(self) -> set[str]:
+        """Count the failed cells of earlier runs; returns those that this run takes up."""
         if self.info.created:
-            return
+            return set()
         cells = {item.id for item in self.plan.packages()}
         failed = {
             one.cell: one.failure or FailureClass.UNKNOWN
             for one in self.state.outcomes(self.info.id, statuses=FAILED, brief=True)
             if one.cell in cells
         }
-        classes = AGAIN if self.again is None else ()
-        among = failed.keys() if self.again is None else failed.keys() & set(self.again)
-        tried = set(self.state.retry(self.info.id, classes, among)) if among else set()
+        again = self.again
+        tried = {
+            cell
+            for cell, kind in failed.items()
+            if (kind in AGAIN if again is None else cell in again)
+        }
         self.earlier = EarlierFailures()
         for cell, kind in failed.items():
             if not is_export(cell):
                 (self.earlier.tried if cell in tried else self.earlier.left)[kind] += 1
+        return tried
 
     @property
     def seconds(self) -> float:

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import securesystemslib.signer  # noqa: F401 - its import starts a process, which no test may
 
 from feed.directory import DirectoryFeed
 from flows.fleet.parent import HELPLESS, LEADS, SUCCESSOR_TRIES, Parent
-from flows.fleet.run import FleetRun
+from flows.fleet.run import FleetRun, record_run
 from flows.fleet.slot_runs import SlotRuns
 from flows.fleet.worker_folder import WorkerFolder
 from flows.observe.unserved import UNSERVED, unserved_of
 from flows.sweep.cancellation import StoppedElsewhere
 from flows.sweep.stop import Stop
-from matrix.errors import Exit
+from matrix.errors import Exit, MillError
 from matrix.needs import Words
-from state.records import Kind, Owner
+from matrix.status import FailureClass, Status
+from state.records import Facts, Kind, Owner
 from state.state import State
 from tests.fleets.runs import begun
 from tests.machine.dead import dead_name
@@ -81,6 +83,58 @@ def parent_of(
 ) -> Parent:
     settings = run.settings({"MODELMILL_HOME": str(root / "home")}, root)
     return Parent(state, run, settings, stop, (ConnectionError,), orders)
+
+
+@pytest.fixture
+def state_and_run(tmp_path: Path) -> Iterator[tuple[State, FleetRun]]:
+    """A sweep that an earlier run has left."""
+    state, run = begun(tmp_path)
+    with state:
+        _sweep, run = parent_of(state, replace(run, newest={}), tmp_path, Quick()).begin()
+        yield state, run
+
+
+def fail(state: State, sweep: int) -> str:
+    """Let a cell fail for a cause that stays; returns its id."""
+    facts = Facts(failure=FailureClass.QUANTIZE, message="no scales", retryable=False)
+    cell = min(cell for cell in state.statuses(sweep) if "@" in cell)
+    state.record(None, sweep, cell, Status.BUILD_FAILED, facts)
+    return cell
+
+
+def test_a_retry_takes_failed_cells_up_when_nothing_else_can_stop_it(
+    state_and_run: tuple[State, FleetRun], tmp_path: Path
+) -> None:
+    state, run = state_and_run
+    cell, text = fail(state, run.sweep), tmp_path / "text"
+    text.write_text("no folder", encoding="utf-8")
+    wanted = replace(run, again=[cell])
+    wanted = replace(wanted, id=record_run(state, wanted))
+    for wrong in ({"sign_key": str(tmp_path / "none.pem")}, {"feed": str(text)}):
+        lead = parent_of(state, wanted, tmp_path, Quick())
+        lead.settings = replace(lead.settings, **wrong)
+        with pytest.raises(MillError, match=str(tmp_path)):
+            lead.begin()
+    outcome = state.outcome(run.sweep, cell)
+    assert outcome is not None
+    assert (outcome.status, outcome.message) == (Status.BUILD_FAILED, "no scales")
+    parent_of(state, wanted, tmp_path, Quick()).begin()
+    assert state.statuses(run.sweep)[cell] is Status.PLANNED
+
+
+def test_a_later_parent_of_a_retry_leaves_what_failed_since(
+    state_and_run: tuple[State, FleetRun], tmp_path: Path
+) -> None:
+    state, run = state_and_run
+    wanted = replace(run, again=[fail(state, run.sweep)])
+    wanted = replace(wanted, id=record_run(state, wanted))
+    stop = Quick()
+    first = parent_of(state, wanted, tmp_path, stop)
+    _sweep, led = first.begin()
+    first.lead(led, Slots(stop, **SERVED))
+    cell = fail(state, run.sweep)
+    parent_of(state, wanted, tmp_path, Quick()).begin()
+    assert state.statuses(run.sweep)[cell] is Status.BUILD_FAILED
 
 
 def test_each_queue_is_asked_for_what_its_workers_may_do(tmp_path: Path) -> None:

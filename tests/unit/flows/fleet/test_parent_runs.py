@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import httpx
 import pytest
-from prefect.states import Completed, Crashed, Pending, Running, Scheduled
+from prefect.states import Completed, Crashed, Failed, Pending, Running, Scheduled
 
 from flows.fleet import parent_runs as module
 from flows.fleet.failed_starts import PendingRuns
@@ -43,7 +43,9 @@ class Server:
     def __exit__(self, *_error: object) -> None:
         """Nothing is kept."""
 
-    def read_flow_runs(self, **_filters: Any) -> list[Any]:
+    def read_flow_runs(self, **filters: Any) -> list[Any]:
+        if filters.get("limit") == 1:
+            return self.runs[-1:]
         return [run for run in self.runs if not run.state.is_final()]
 
     def read_flow_run(self, run: object) -> Any:
@@ -80,6 +82,13 @@ def test_a_sweep_is_led_while_any_parent_is_or_is_to_come(
     states: list[Any], gone: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert submitted(monkeypatch, Server(*states)).ended() is gone
+
+
+def test_the_reason_of_a_parent_that_failed_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Server(Failed(message="the key none.pem cannot be read"))
+    watched = submitted(monkeypatch, server)
+    assert watched.ended()
+    assert watched.said == "the key none.pem cannot be read"
 
 
 def test_another_parent_is_asked_for_when_none_begins(monkeypatch: pytest.MonkeyPatch) -> None:

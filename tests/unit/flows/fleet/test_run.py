@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,8 +19,9 @@ STOPPED.ask()
 def test_a_run_is_read_as_it_was_written(tmp_path: Path) -> None:
     state, run = begun(tmp_path)
     with state:
-        id_ = record_run(state, run)
+        id_ = record_run(state, replace(run, again={"b", "a"}))
         read = read_run(state, run.sweep, id_, STOPPED)
+        assert read.again == ["a", "b"]
         assert (read.plan, read.feed, read.id) == (run.plan, run.feed, id_)
         assert dict(read.newest) == dict(run.newest)
         assert last_run(state, run.sweep, "s").id == id_
