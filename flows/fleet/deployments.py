@@ -11,7 +11,6 @@ from prefect.client.schemas.actions import (
     WorkPoolCreate,
     WorkPoolUpdate,
 )
-from prefect.client.schemas.objects import ConcurrencyLimitStrategy, ConcurrencyOptions
 from prefect.client.schemas.schedules import CronSchedule
 from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
 from pydantic import ValidationError
@@ -47,7 +46,7 @@ def deploy_notification(block: str, environ: Mapping[str, str]) -> str:
 
 
 def deploy_nightly(pool: str, cron: str, timezone: str, parameters: Mapping[str, Any]) -> str:
-    """Schedule a sweep; a night is left out while the sweep of the one before still runs."""
+    """Schedule a sweep; the parent leaves a night out (`earlier_night`)."""
     name = f"{pool}-nightly"
     try:
         schedule = CronSchedule(cron=cron, timezone=timezone)
@@ -62,10 +61,6 @@ def deploy_nightly(pool: str, cron: str, timezone: str, parameters: Mapping[str,
             parameters={"pool": pool, **parameters},
             tags=[NIGHTLY + pool],
             schedules=[DeploymentScheduleCreate(schedule=schedule)],
-            concurrency_limit=1,
-            concurrency_options=ConcurrencyOptions(
-                collision_strategy=ConcurrencyLimitStrategy.CANCEL_NEW
-            ),
         )
     return f"{PARENT_FLOW}/{name}"
 

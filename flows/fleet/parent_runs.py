@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -26,9 +27,14 @@ PARENT_FLOW = "modelmill-fleet"
 NIGHTLY = "nightly:"
 """How the tag of a nightly deployment begins, and so of its runs.
 
+Each night looks itself whether another one leads.
+
+Works around Prefect (test_a_concurrency_limit_is_decided_before_a_run_is_due): a worker takes a run
+two minutes before its time, when the sweep of the night before may still end.
+
 Works around Prefect (test_a_concurrency_limit_counts_the_runs_of_one_deployment): a parent that has
-to leave its worker asks for another one, which is not a run of the nightly deployment and does not
-count against its limit. The tag is handed on to it.
+to leave its worker asks for another one, which is not a run of the nightly deployment. The tag is
+handed on to it.
 """
 FINAL = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
 UNFINISHED = {"state": {"type": {"not_any_": FINAL}}}
@@ -146,20 +152,27 @@ def nightly_tags(run: FlowRun | None) -> list[str]:
 
 
 def earlier_night(client: SyncPrefectClient, run: FlowRun) -> str | None:
-    """The name of a parent that still leads the sweep of an earlier night.
+    """The name of a parent that led the sweep of an earlier night when this one was due.
 
-    The scheduler makes the runs of the nights to come long before they are due.
+    Not whether one leads now: this one may begin late, because its worker was leading that one. The
+    scheduler makes the runs of the nights to come long before they are due.
     """
-    others = {**UNFINISHED, "id": {"not_any_": [str(run.id)]}}
-    found = runs_of(client, PARENT_FLOW, nightly_tags(run), others)
-    return next((one.name for one in found if not _of_a_later_night(one, run)), None)
+    ours, tags = run.expected_start_time, nightly_tags(run)
+    others = {"id": {"not_any_": [str(run.id)]}}
+    unfinished = runs_of(client, PARENT_FLOW, tags, {**others, **UNFINISHED})
+    # Asked for by a parent that had to leave its worker: not due at a time of its own.
+    earlier = [one for one in unfinished if one.deployment_id != run.deployment_id]
+    earlier += [one for one in unfinished if _is_due(one, ours)]
+    if ours is not None:
+        since = {**others, "end_time": {"after_": ours.isoformat()}}
+        ended = runs_of(client, PARENT_FLOW, tags, since)
+        earlier += [one for one in ended if one.start_time is not None and _is_due(one, ours)]
+    return next((one.name for one in earlier), None)
 
 
-def _of_a_later_night(other: FlowRun, run: FlowRun) -> bool:
-    if other.deployment_id != run.deployment_id:
-        return False  # asked for by a parent that had to leave its worker
-    due, ours = other.expected_start_time, run.expected_start_time
-    return due is not None and ours is not None and due > ours
+def _is_due(run: FlowRun, at: datetime | None) -> bool:
+    due = run.expected_start_time
+    return due is None or at is None or due <= at
 
 
 def _last(client: SyncPrefectClient, sweep: int) -> FlowRun | None:

@@ -59,7 +59,7 @@ def test_a_fleet_is_set_up_again_and_again(project: Project, server: PrefectServ
     (schedule,) = made["schedules"]
     assert schedule["schedule"]["cron"] == "0 2 * * *"
     assert schedule["schedule"]["timezone"] == "Europe/Berlin"
-    assert made["concurrency_options"]["collision_strategy"] == "CANCEL_NEW"
+    assert made["global_concurrency_limit"] is None
 
     for ran, (_arguments, code, said) in zip((at_two, nobody, other), wrong, strict=True):
         assert ran.code == code, ran

@@ -185,6 +185,23 @@ def test_a_concurrency_limit_counts_the_runs_of_one_deployment(
         client.delete_flow_run(run.id)
 
 
+def test_a_concurrency_limit_is_decided_before_a_run_is_due(
+    client: SyncPrefectClient, tmp_path: Path
+) -> None:
+    cancel_new = ConcurrencyOptions(collision_strategy=ConcurrencyLimitStrategy.CANCEL_NEW)
+    deploy(client, "nightly", concurrency_limit=1, concurrency_options=cancel_new)
+    first = submit(tmp_path, "nightly")
+    client.set_flow_run_state(first.id, Pending())
+    due = datetime.now(UTC) + timedelta(hours=1)
+    second = client.create_flow_run_from_deployment(
+        first.deployment_id, parameters=first.parameters, state=Scheduled(scheduled_time=due)
+    )
+    client.set_flow_run_state(second.id, Pending())
+    assert client.read_flow_run(second.id).state_name == "Cancelled"
+    for run in (first, second):
+        client.delete_flow_run(run.id)
+
+
 def test_a_run_is_due_by_the_clock_of_whoever_submits_it(
     client: SyncPrefectClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

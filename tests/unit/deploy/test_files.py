@@ -282,9 +282,8 @@ def test_every_server_has_the_same_settings() -> None:
         **_BATCHES,
         # Prefect cuts it to whole seconds: a fraction is a loop without a pause.
         "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_FLUSH_INTERVAL": "1",
-        "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": (
-            "prefect.server.concurrency.lease_storage.filesystem"
-        ),
+        "PREFECT_SERVER_SERVICES_DB_VACUUM_ENABLED": "events,flow_runs",
+        "PREFECT_SERVER_SERVICES_DB_VACUUM_RETENTION_PERIOD": "7776000",
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any, Self, cast
@@ -11,6 +12,7 @@ import httpx
 import pytest
 from prefect.states import Completed, Crashed, Failed, Pending, Running, Scheduled
 
+from flows.fleet import deployments
 from flows.fleet import parent_runs as module
 from flows.fleet.failed_starts import PendingRuns
 from flows.fleet.parent_runs import ParentRuns, earlier_night
@@ -120,23 +122,60 @@ def test_a_server_that_is_away_says_nothing_of_the_parent(monkeypatch: pytest.Mo
     assert not submitted(monkeypatch, server).ended()
 
 
+DUE = NOON
+DAY, MINUTE = timedelta(days=1), timedelta(minutes=1)
+
+
+class Nights(Server):
+    """The other parents of a nightly sweep, at a moment of our choice."""
+
+    def __init__(self, now: datetime, due: datetime, ends: datetime, deployment: object) -> None:
+        began = due <= now
+        state = Completed() if ends <= now else Running() if began else Scheduled()
+        super().__init__(state)
+        (other,) = self.runs
+        other.name, other.deployment_id, other.expected_start_time = "other", deployment, due
+        other.start_time, other.end_time = due if began else None, ends if ends <= now else None
+
+    def read_flow_runs(self, *, flow_run_filter: Any, **_more: Any) -> list[Any]:
+        ended = flow_run_filter.end_time
+        if ended is None:
+            return super().read_flow_runs()
+        after = [run for run in self.runs if run.end_time and run.end_time >= ended.after_]
+        return [run for run in after if run.state.is_final()]
+
+
 @pytest.mark.parametrize(
-    ("later", "same", "left_out"),
+    ("due", "ends", "begun", "same", "left_out"),
     [
-        (timedelta(days=-1), True, True),
-        (timedelta(days=1), True, False),  # the scheduler has made it already
-        (timedelta(minutes=1), False, True),  # it moved to another worker while we began
+        (-DAY, MINUTE, timedelta(), True, True),
+        (-DAY, -MINUTE, timedelta(), True, False),  # it ended between our start and our time
+        (-DAY, 9 * MINUTE, 10 * MINUTE, True, True),  # we waited for its worker
+        (DAY, DAY + MINUTE, timedelta(), True, False),  # the scheduler has made it already
+        (MINUTE, DAY, 2 * MINUTE, False, True),  # it moved to another worker while we began
     ],
 )
-def test_a_night_is_left_out_for_an_earlier_one_alone(
-    later: timedelta, same: bool, left_out: bool
+def test_a_night_is_left_out_for_one_that_still_ran_when_it_was_due(
+    due: timedelta, ends: timedelta, begun: timedelta, same: bool, left_out: bool
 ) -> None:
-    server, ours = Server(Scheduled()), uuid4()
+    ours = uuid4()
     run = SimpleNamespace(
-        id=uuid4(), tags=["nightly:mill"], deployment_id=ours, expected_start_time=NOON
+        id=uuid4(), tags=["nightly:mill"], deployment_id=ours, expected_start_time=DUE
     )
-    (other,) = server.runs
-    other.name, other.expected_start_time = "other", NOON + later
-    other.deployment_id = ours if same else uuid4()
+    deployment = ours if same else uuid4()
+    server = Nights(DUE + begun, DUE + due, DUE + ends, deployment)
     found = earlier_night(cast("Any", server), cast("Any", run))
     assert found == ("other" if left_out else None)
+
+
+def test_prefect_does_not_decide_about_a_night(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its limit would be asked when a worker takes the run, two minutes before it is due."""
+    made: dict[str, Any] = {}
+    client = SimpleNamespace(
+        create_flow=lambda _flow: uuid4(),
+        create_deployment=lambda **fields: made.update(fields),
+    )
+    monkeypatch.setattr(deployments, "get_client", lambda **_how: nullcontext(client))
+    deployments.deploy_nightly("mill", "0 2 * * *", "UTC", {})
+    assert made["tags"] == ["nightly:mill"]
+    assert "concurrency_limit" not in made
