@@ -21,11 +21,23 @@ _LONG = {"evidence", "log_tail"}
 
 # A sequence hands ids out in order, but transactions commit in any order: a reader that has seen
 # id 10 must not miss 9. So it sees nothing that is newer than the oldest transaction in flight,
-# unless that one has been in flight for a minute.
-_SETTLED = (
-    "(age(event.xmin) > age(pg_snapshot_xmin(pg_current_snapshot())::xid)"
-    " OR event.at < extract(epoch from clock_timestamp()) - 60)"
-)
+# unless that one has been in flight for a minute. A snapshot has the transactions of all databases
+# of the server: those of which the locks say that another one has them do not count. One that has
+# ended since the snapshot has no locks any more, and counts once more.
+_ELSEWHERE = """
+    SELECT held.transactionid FROM pg_locks AS held JOIN pg_stat_activity AS backend USING (pid)
+    WHERE held.locktype = 'transactionid' AND held.mode = 'ExclusiveLock'
+    AND backend.datname <> current_database()
+"""
+_SETTLED = f"""(
+    age(event.xmin) > age(pg_snapshot_xmin(pg_current_snapshot())::xid)
+    OR age(event.xmin) > (
+        SELECT coalesce(max(age(flying::xid)), -1)
+        FROM pg_snapshot_xip(pg_current_snapshot()) AS flying
+        WHERE flying::xid NOT IN ({_ELSEWHERE})
+    )
+    OR event.at < extract(epoch from clock_timestamp()) - 60
+)"""  # noqa: S608 - a constant
 _STAGE_COUNTS = """
     SELECT reused, count(*) AS stages FROM stage_run
     WHERE sweep_id = :sweep_id AND at >= :since GROUP BY reused

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
+import psycopg
 import pytest
+from sqlalchemy import make_url
 
 from matrix.status import Status
 from state.errors import StateError, StateUnavailable
@@ -264,6 +266,41 @@ def test_a_reader_of_events_misses_none_that_commits_late(state: State) -> None:
         assert list(state.events(sweep.id, start)) == []
     kinds = [one.kind for one in state.events(sweep.id, start)]
     assert kinds == [Kind.NOTICE, Kind.INTERRUPTED]
+
+
+@pytest.mark.parametrize("user", ["", "plain"])
+def test_transactions_of_other_databases_hide_no_event(
+    server: Server, state: State, url: str, user: str
+) -> None:
+    """Nobody looks into them: a cancellation would be seen a minute late."""
+    sweep = begin(state)
+    if user:
+        server.execute(f"CREATE ROLE {user} LOGIN PASSWORD '{PASSWORD}'")
+        with state.database.write() as connection:
+            connection.exec_driver_sql(f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO {user}")
+        url = str(make_url(url).set(username=user).render_as_string(hide_password=False))
+    server.execute("CREATE DATABASE other")
+    with (
+        psycopg.connect(server.url("other")) as busy,
+        open_state(url) as reader,
+        state.database.write() as ours,
+    ):
+        busy.execute("CREATE TABLE anything (id int)")  # has a transaction id from here on
+        state.note(sweep.id, Kind.INTERRUPTED)
+        seen = [one.kind for one in reader.events(sweep.id, sweep.run)]
+        assert seen == [Kind.INTERRUPTED]
+        assert reader.last_event(sweep.id) > sweep.run
+        # One of this database still does.
+        ours.exec_driver_sql("CREATE TABLE something (id int)")
+        state.note(sweep.id, Kind.NOTICE)
+        seen = [one.kind for one in reader.events(sweep.id, sweep.run)]
+        assert seen == [Kind.INTERRUPTED]
+        busy.rollback()
+    server.execute("DROP DATABASE other")
+    if user:
+        with state.database.write() as connection:
+            connection.exec_driver_sql(f"DROP OWNED BY {user}")
+        server.execute(f"DROP ROLE {user}")
 
 
 def test_the_server_may_restart(server: Server, state: State) -> None:
