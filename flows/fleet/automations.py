@@ -21,6 +21,7 @@ from prefect.events.schemas.events import ResourceSpecification
 from prefect.exceptions import ObjectNotFound
 
 from flows.fleet.parent_runs import PARENT_FLOW
+from flows.prefect.shown_run import NO_HEARTBEAT
 from matrix.errors import UsageError
 
 ADDRESS = "NOTIFY_URL"
@@ -39,9 +40,9 @@ def crash_lost_runs(client: SyncPrefectClient) -> str:
     """Mark lost runs, whose heartbeats stopped, as crashed.
 
     Works around Prefect (test_no_service_of_the_server_ends_lost_runs): it would show a run whose
-    machine is gone as running for ever.
+    machine is gone as running for ever. A run that lives says so (`ShownRun.show_alive`).
     """
-    wanted = _crashes(_LOST, "heartbeat", _HEARTBEAT_LIMIT, "no heartbeat")
+    wanted = _crashes(_LOST, "heartbeat", _HEARTBEAT_LIMIT, NO_HEARTBEAT)
     return _put(client, wanted, "modelmill-zombie")
 
 

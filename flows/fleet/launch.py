@@ -45,6 +45,8 @@ from state.state import State, open_state
 _LOOK = 0.5
 _ASK_PREFECT = 10
 """Every so many looks, whether the parent died."""
+_GONE = 3
+"""How often in a row Prefect has to say so: after an outage it takes living runs for lost."""
 
 
 class ParentLost(MillError):
@@ -115,14 +117,17 @@ class Launch:
         known = estimate(run.plan, state)
         progress = SweepProgress(state.statuses(run.sweep), publish=publish, known=known)
         pending = PendingRuns(self.settings.start_limit)
-        looks, parents = 0, ParentRuns(self.pool, parent, run, pending)
+        looks, gone, parents = 0, 0, ParentRuns(self.pool, parent, run, pending)
         with Follower(state, run.sweep, choose_view(as_json=self.as_json), progress, run.id):
             while not stop.wait(_LOOK):
                 if state.sweep(run.sweep).ended_at is not None:
                     return
                 looks += 1
                 count_slots(state, run.sweep, progress)
-                if looks % _ASK_PREFECT == 0 and parents.ended():
+                if looks % _ASK_PREFECT:
+                    continue
+                gone = gone + 1 if parents.ended() else 0
+                if gone == _GONE:
                     if state.sweep(run.sweep).ended_at is not None:
                         return
                     why = f"ended: {parents.said}" if parents.said else "is gone"

@@ -71,6 +71,7 @@ class ParentDisplay(View):
             self._updated = time.monotonic()
             count_slots(self.sweep.state, self.sweep.info.id, progress)
             with suppress(*AWAY):
+                self.shown.show_alive(self.client)
                 self.shown.show_progress(self.client, progress, now=True)
 
     def close(self) -> None:

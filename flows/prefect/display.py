@@ -160,7 +160,10 @@ class Display:
         run = self._run
         with shown_run.connected(url) as client:
             if not self._server.given:
-                shown_run.crash_lost_runs(client)
+                from flows.prefect.old_runs import crash_lost_runs, remove_old_runs
+
+                crash_lost_runs(client)
+                remove_old_runs(client, self.sweep.settings.retention)
             if not run.begin(client):
                 self._told = self.after
             self._follow(client, run)
@@ -187,6 +190,7 @@ class Display:
                 self._told = event.id
             if over:
                 return
+            run.show_alive(client)
             if self.flow_run is None:
                 run.show_progress(client, self.progress)
             run.show_activities(client, self._state.leases(self.sweep.info.id))

@@ -23,7 +23,6 @@ os.environ.setdefault("DO_NOT_TRACK", "1")
 
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.actions import FlowRunCreate, TaskRunCreate
-from prefect.client.schemas.filters import FlowFilter, FlowRunFilter, TaskRunFilter
 from prefect.client.schemas.objects import State
 from prefect.exceptions import ObjectNotFound
 from prefect.settings import (
@@ -35,20 +34,21 @@ from prefect.settings import (
 from prefect.states import Cancelled, Completed, Crashed, Failed, Running, to_state_create
 
 from flows.observe.progress import SweepProgress
-from machine.processes import claim, owner_alive
+from machine.processes import claim
 from matrix.model import PlannedModel
 from matrix.status import Status
 from state.records import Event, Holder, Kind, Outcome
 
+NO_HEARTBEAT = "no heartbeat"
+"""What the automation of a fleet says of a run that it takes for lost."""
 MOST_ROWS = 2000
 """Of the table of outcomes."""
 FLOW_NAME = "modelmill-sweep"
 _TASK_KEY = "build-model"
 _PROGRESS_INTERVAL = 5.0
 _TIMEOUT = 10.0
-_UNFINISHED = {"state": {"type": {"any_": ["PENDING", "RUNNING"]}}}
 _OVER = frozenset({Kind.RELEASED, Kind.LOST})
-_PROCESS = "process:"
+PROCESS = "process:"
 """How the tag begins that claims a run for the process that shows it."""
 
 
@@ -96,6 +96,7 @@ class ShownRun:
     """By the token of the lease."""
     _progress: str | None = None
     _moved_at: float = 0.0
+    _asked_at: float = 0.0
 
     def begin(self, client: SyncPrefectClient) -> bool:
         """Create the flow run, or find it again. False: the server has forgotten it, and has to be
@@ -126,6 +127,17 @@ class ShownRun:
         if event.kind in _OVER:
             client.set_task_run_state(attempt.id, _state_of(attempt, event), force=True)
             del self._attempts[event.token or 0]
+
+    def show_alive(self, client: SyncPrefectClient) -> None:
+        """Show the flow run around us as running again, every few seconds, if the server lost our
+        heartbeats in an outage. What anybody else said of it stays."""
+        if self.flow_run is None or time.monotonic() < self._asked_at + _PROGRESS_INTERVAL:
+            return
+        self._asked_at = time.monotonic()
+        state = client.read_flow_run(self.flow_run).state
+        if state is not None and state.is_crashed() and state.message == NO_HEARTBEAT:
+            again: State[Any] = Running(message="it was there all the time")
+            client.set_flow_run_state(self.flow_run, again, force=True)
 
     def show_progress(
         self, client: SyncPrefectClient, progress: SweepProgress, *, now: bool = False
@@ -171,7 +183,7 @@ class ShownRun:
         wanted = FlowRunCreate(
             flow_id=flow["id"],
             name=self.stamp,
-            tags=[f"stamp:{self.stamp}", f"{_PROCESS}{claim()}"],
+            tags=[f"stamp:{self.stamp}", f"{PROCESS}{claim()}"],
             idempotency_key=self._key,
         )
         made = client.request("POST", "/flow_runs/", json=wanted.model_dump(mode="json")).json()
@@ -225,38 +237,6 @@ def ended(
         return Cancelled(message="stopped; resume it to continue")
     failed = sum(status.failed for status in statuses)
     return Completed(message=f"{failed} failed of {len(statuses)} cells and exports")
-
-
-def crash_lost_runs(client: SyncPrefectClient) -> int:
-    """Mark the runs of killed sweeps as crashed; returns how many there were.
-
-    Works around Prefect (test_no_service_of_the_server_ends_lost_runs): it would always show
-    them as running.
-    """
-    runs = client.read_flow_runs(
-        flow_filter=FlowFilter.model_validate({"name": {"any_": [FLOW_NAME]}}),
-        flow_run_filter=FlowRunFilter.model_validate(_UNFINISHED),
-        limit=50,
-    )
-    lost = [run.id for run in runs if any(_is_lost(tag) for tag in run.tags)]
-    for run in lost:
-        _crash(client, run)
-    return len(lost)
-
-
-def _crash(client: SyncPrefectClient, run: UUID) -> None:
-    state: State[Any] = Crashed(message="its process is gone")
-    tasks = client.read_task_runs(
-        flow_run_filter=FlowRunFilter.model_validate({"id": {"any_": [run]}}),
-        task_run_filter=TaskRunFilter.model_validate(_UNFINISHED),
-    )
-    for task_run in tasks:
-        client.set_task_run_state(task_run.id, state, force=True)
-    client.set_flow_run_state(run, state, force=True)
-
-
-def _is_lost(tag: str) -> bool:
-    return tag.startswith(_PROCESS) and owner_alive(tag) is False
 
 
 def artifact_key(stamp: str, kind: str) -> str:

@@ -104,3 +104,9 @@ def test_events_are_recorded_one_by_one() -> None:
 def test_the_client_makes_runs_of_flows_and_tasks_only() -> None:
     parameters = inspect.signature(SyncPrefectClient.create_flow_run).parameters
     assert Flow.__name__ in str(parameters["flow"].annotation)
+
+
+def test_no_short_lived_server_removes_old_runs() -> None:
+    names = {one.function.__name__ for one in get_perpetual_services(ephemeral=True)}
+    assert "schedule_vacuum_tasks" not in names
+    assert "schedule_event_vacuum_tasks" in names
