@@ -110,11 +110,13 @@ def test_a_retry_takes_failed_cells_up_when_nothing_else_can_stop_it(
     text.write_text("no folder", encoding="utf-8")
     wanted = replace(run, again=[cell])
     wanted = replace(wanted, id=record_run(state, wanted))
-    for wrong in ({"sign_key": str(tmp_path / "none.pem")}, {"feed": str(text)}):
-        lead = parent_of(state, wanted, tmp_path, Quick())
-        lead.settings = replace(lead.settings, **wrong)
-        with pytest.raises(MillError, match=str(tmp_path)):
-            lead.begin()
+    settings = parent_of(state, wanted, tmp_path, Quick()).settings
+    for wrong in (
+        replace(settings, sign_key=str(tmp_path / "none.pem")),
+        replace(settings, feed=str(text)),
+    ):
+        with pytest.raises(MillError, match=r"none\.pem|text"):
+            replace(parent_of(state, wanted, tmp_path, Quick()), settings=wrong).begin()
     outcome = state.outcome(run.sweep, cell)
     assert outcome is not None
     assert (outcome.status, outcome.message) == (Status.BUILD_FAILED, "no scales")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any, Self, cast
@@ -12,7 +11,6 @@ import httpx
 import pytest
 from prefect.states import Completed, Crashed, Failed, Pending, Running, Scheduled
 
-from flows.fleet import deployments
 from flows.fleet import parent_runs as module
 from flows.fleet.failed_starts import PendingRuns
 from flows.fleet.parent_runs import ParentRuns, earlier_night
@@ -131,14 +129,14 @@ class Nights(Server):
 
     def __init__(self, now: datetime, due: datetime, ends: datetime, deployment: object) -> None:
         began = due <= now
-        state = Completed() if ends <= now else Running() if began else Scheduled()
+        state: Any = Completed() if ends <= now else Running() if began else Scheduled()
         super().__init__(state)
         (other,) = self.runs
         other.name, other.deployment_id, other.expected_start_time = "other", deployment, due
         other.start_time, other.end_time = due if began else None, ends if ends <= now else None
 
-    def read_flow_runs(self, *, flow_run_filter: Any, **_more: Any) -> list[Any]:
-        ended = flow_run_filter.end_time
+    def read_flow_runs(self, **filters: Any) -> list[Any]:
+        ended = filters["flow_run_filter"].end_time
         if ended is None:
             return super().read_flow_runs()
         after = [run for run in self.runs if run.end_time and run.end_time >= ended.after_]
@@ -166,16 +164,3 @@ def test_a_night_is_left_out_for_one_that_still_ran_when_it_was_due(
     server = Nights(DUE + begun, DUE + due, DUE + ends, deployment)
     found = earlier_night(cast("Any", server), cast("Any", run))
     assert found == ("other" if left_out else None)
-
-
-def test_prefect_does_not_decide_about_a_night(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its limit would be asked when a worker takes the run, two minutes before it is due."""
-    made: dict[str, Any] = {}
-    client = SimpleNamespace(
-        create_flow=lambda _flow: uuid4(),
-        create_deployment=lambda **fields: made.update(fields),
-    )
-    monkeypatch.setattr(deployments, "get_client", lambda **_how: nullcontext(client))
-    deployments.deploy_nightly("mill", "0 2 * * *", "UTC", {})
-    assert made["tags"] == ["nightly:mill"]
-    assert "concurrency_limit" not in made
