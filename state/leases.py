@@ -65,7 +65,7 @@ class Leases(changes.WritingPart):
             found = _next(connection, sweep_id, among, offers)
             if found is None:
                 return None
-            return _take(self.database, connection, sweep_id, found, owner, ttl)
+            return _take(self.database, connection, sweep_id, found, owner, ttl, offers)
 
         leased = self._attempt(work_)
         for process in here.in_order.values():
@@ -206,12 +206,14 @@ def _take(
     found: sa.Row[Any],
     owner: Owner,
     ttl: float,
+    offers: Words | None,
 ) -> Lease:
     if not database.sqlite and not is_measuring(from_text(found.needs)):
         _exclude_other_sweeps(connection, sweep_id, found.model)
     attempt = int(number(found.attempts, "work.attempts")) + 1
+    data = {"n": attempt} if offers is None else {"n": attempt, "offers": sorted(offers)}
     token = changes.add_event(
-        connection, sweep_id, Kind.LEASED, model=found.model, owner=owner.name, data={"n": attempt}
+        connection, sweep_id, Kind.LEASED, model=found.model, owner=owner.name, data=data
     )
     inserted = connection.execute(
         database.insert(lease)

@@ -190,6 +190,20 @@ class Queries(Part):
         order = "ORDER BY taken_at"
         return self._records(Holder, "lease", "model", order, columns, sweep_id=sweep_id)
 
+    def machines(self) -> set[Words]:
+        """What the machines offer that hold a lease of any sweep and renew it."""
+        found = set()
+        for holder in self.leases():
+            if holder.expired:
+                continue
+            words: Words = frozenset(holder.needs)
+            event = next(self.events(holder.sweep_id, holder.token - 1, kind=Kind.LEASED), None)
+            with Tolerated(f"event {holder.token}: offers"):
+                if event is not None and event.id == holder.token:
+                    words |= frozenset(map(str, (event.data or {}).get("offers", ())))
+            found.add(words)
+        return found
+
     def _sweeps(self, **wanted: Any) -> list[SweepInfo]:
         order = "ORDER BY begun_at DESC, id DESC"
         return self._records(SweepInfo, "sweep", "stamp", order, **wanted)

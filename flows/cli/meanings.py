@@ -95,22 +95,22 @@ CAUSES: Mapping[FailureClass, Cause] = {
     ),
     FailureClass.MEMORY: Cause(
         "a process went over its memory ceiling or was killed for memory",
-        "raise --memory, lower --jobs, or use a larger machine; then retry --class MEMORY",
+        "raise --memory, lower --jobs or take a larger machine; modelmill retry --class MEMORY",
     ),
     FailureClass.DISK: Cause(
         "the disk, or the disk budget, is full or broken",
-        "free space or raise --disk-budget, then retry --class DISK",
+        "free space or raise --disk-budget, then modelmill retry --class DISK",
     ),
     FailureClass.NETWORK: Cause(
         "a hub or the feed stayed unreachable for all retries",
-        "check the connection, then retry --class NETWORK",
+        "check the connection, then modelmill retry --class NETWORK",
     ),
     FailureClass.AUTH: Cause(
         "credentials are missing or refused", "log in again, then modelmill resume"
     ),
     FailureClass.CRASH: Cause(
         "the engine's process died in native code",
-        "read the log; retry --class CRASH shows whether it happens again",
+        "read the log; modelmill retry --class CRASH shows whether it happens again",
     ),
     FailureClass.UNSUPPORTED: Cause(
         "this engine, target or machine cannot build it",

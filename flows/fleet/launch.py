@@ -18,7 +18,7 @@ from flows.cli.activity import waiting_for
 from flows.cli.settings import CHANGEABLE, OPTIONS, Settings
 from flows.fleet.failed_starts import PendingRuns
 from flows.fleet.parent_runs import ParentRuns, check_deployed, reached, submit
-from flows.fleet.run import FleetRun, NoFleetRun, last_run, record_run, state_url, values_of
+from flows.fleet.run import FLAGS, FleetRun, NoFleetRun, last_run, record_run, state_url, values_of
 from flows.observe.estimates import estimate
 from flows.observe.following import Follower
 from flows.observe.progress import SweepProgress
@@ -77,7 +77,7 @@ class Launch:
             state = opened.patient(Patience(stop.wait))
             feed = Workspace(self.settings).open_feed()
             sweep = Sweep(self.plan, self.settings, state, feed, stop, self.values, self.again)
-            sweep.by_memory = True
+            sweep.by_memory, sweep.flags = True, FLAGS
             run = self._record(sweep)
             with reached():
                 parent = submit(self.pool, run)
@@ -91,7 +91,7 @@ class Launch:
             index = [one.data for one in opened.events(info.id, run.id, kind=Kind.INDEX)]
             version = (index[-1] or {}).get("version") if index else None
             summary, took = summary_of(opened, info), LastRun.of(opened, info)
-            print_ended(sweep, summary, version, took, code, self.as_json, flags=" --fleet")
+            print_ended(sweep, summary, version, took, code, self.as_json)
             if asked := self.values.get(TUNING):
                 from flows.fleet.tuning import conclude_tunings
 
@@ -108,7 +108,7 @@ class Launch:
         if not self.as_json:
             print(f"sweep {self.plan.stamp}: {size_of(self.plan)}")
             print(f"on the fleet {self.pool} -> {sweep.feed.name}", flush=True)
-            for line in sweep.earlier.lines(self.plan.stamp, " --fleet"):
+            for line in sweep.earlier.lines(self.plan.stamp, sweep.flags):
                 print(line, flush=True)
         return run
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from flows.cli.settings import Settings
-from flows.fleet.run import FleetRun, record_run
+from flows.fleet.run import FLAGS, FleetRun, record_run
 from flows.fleet.worker_folder import WorkerFolder
 from flows.observe.summary import Summary, summarize
 from flows.observe.unserved import UNSERVED, unserved_groups
@@ -70,7 +70,7 @@ class Parent:
         sweep = Sweep(
             self.run.plan, self.settings, self.state, feed, self.stop, self.run.values,
             again=frozenset() if led else self.run.again,
-            by_memory=True,
+            flags=FLAGS, by_memory=True,
         )  # fmt: skip
         sweep.begin()
         run = replace(self.run, sweep=sweep.info.id, newest=sweep.newest)
@@ -156,8 +156,12 @@ class Parent:
         for queue, words in queues.items():
             wanted = sum(n for needs, n in demand.items() if serves(words, needs))
             slots.fill(queue, wanted)
-        waiting = (needs for needs, count in demand.items() if count)
-        unserved = unserved_groups(self.state, sweep, waiting, queues.values())
+        waiting = [needs for needs, count in demand.items() if count]
+        machines = list(queues.values())
+        if not all(any(serves(words, needs) for words in machines) for needs in waiting):
+            # A machine that is too busy to ask the server for work may well be doing some.
+            machines += self.state.machines()
+        unserved = unserved_groups(self.state, sweep, waiting, machines)
         failing = {name: text for name, text in slots.failing().items() if name in queues}
         self._give_up_if_helpless(failing, queues)
         unserved += [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -103,18 +103,23 @@ class ParentRuns:
             return False  # the server is away; the sweep is not
 
 
-def status_lines(sweep: int, stamp: str) -> list[str]:
-    """What Prefect knows of a sweep's last parent and of the workers alive, for `status`."""
+def status_lines(sweep: int, stamp: str, hosts: Collection[str]) -> list[str]:
+    """What Prefect knows of a sweep's last parent and of the workers alive, for `status`.
+
+    `hosts`: where leases are held, whatever Prefect knows.
+    """
     if not os.environ.get("PREFECT_API_URL"):
         return []
     try:
         with get_client(sync_client=True) as client:
-            return list(_status_lines(client, sweep, stamp))
+            return list(_status_lines(client, sweep, stamp, hosts))
     except (httpx.HTTPError, PrefectException, RuntimeError) as error:
         return [f"the Prefect server does not answer: {type(error).__name__}"]
 
 
-def _status_lines(client: SyncPrefectClient, sweep: int, stamp: str) -> Iterator[str]:
+def _status_lines(
+    client: SyncPrefectClient, sweep: int, stamp: str, hosts: Collection[str]
+) -> Iterator[str]:
     run = _last(client, sweep)
     if run is None or run.state is None:
         yield "Prefect knows no parent of this sweep"
@@ -122,11 +127,11 @@ def _status_lines(client: SyncPrefectClient, sweep: int, stamp: str) -> Iterator
     if run.state.is_final():
         yield f"its parent ended ({run.state.name}): modelmill resume {stamp} --fleet"
     elif not run.state.is_running():
-        yield f"its parent is {run.state.name}; {_alive(client, str(run.work_pool_name))}"
-    yield _alive(client, str(run.parameters.get("pool", "")))
+        yield f"its parent is {run.state.name}; {_alive(client, str(run.work_pool_name), hosts)}"
+    yield _alive(client, str(run.parameters.get("pool", "")), hosts)
 
 
-def _alive(client: SyncPrefectClient, pool: str) -> str:
+def _alive(client: SyncPrefectClient, pool: str, hosts: Collection[str]) -> str:
     try:
         online = {"status": {"any_": [WorkerStatus.ONLINE.value]}}
         workers = client.read_workers_for_work_pool(
@@ -137,6 +142,8 @@ def _alive(client: SyncPrefectClient, pool: str) -> str:
             raise
         return f"there is no pool {pool}: modelmill deploy"
     names = ", ".join(sorted(worker.name for worker in workers))
+    if not names and hosts:
+        return f"no worker of {pool} asks for work, but slots work on {', '.join(sorted(hosts))}"
     return f"workers alive in {pool}: {names or 'none, start modelmill worker'}"
 
 

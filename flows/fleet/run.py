@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 FLEET = "fleet"
 """Key of the event that holds a run of a fleet."""
+FLAGS = " --fleet"
+"""What commands in hints need besides the stamp."""
 _NEED_CONSENT = ("allow_remote_code", "allow_pickle")
 _VISIBLE_WITHIN = 90
 """Seconds: PostgreSQL shows an event only when older transactions have ended."""

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from flows.cli.resolution import resolve
 from flows.cli.settings import Settings
-from flows.fleet.run import FleetRun, read_run, state_url
+from flows.fleet.run import FLAGS, FleetRun, read_run, state_url
 from flows.fleet.worker_folder import CWD, WORDS, WorkerFolder
 from flows.prefect.display import Display
 from flows.slot.loop import run_slots, usual
@@ -94,6 +94,7 @@ class FleetSlot:
         work = Workspace(settings)
         work.prepare()
         sweep = Sweep(run.plan, settings, state, work.open_feed(), self.stop, newest=run.newest)
+        sweep.flags = FLAGS
         sweep.patience = Patience(self.stop.wait).seconds
         sweep.is_recorded(state.sweep(run.sweep))
         began, shown_at = state.last_event(run.sweep), self.flow_run

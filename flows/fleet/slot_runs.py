@@ -49,6 +49,8 @@ class SlotRuns:
     _waiting: Counter[str] = field(default_factory=Counter)
     _polls: dict[str, tuple[object, float]] = field(default_factory=dict)
     """The time of the last poll by the server's clock, and when we first saw it by ours."""
+    _asked: float = 0.0
+    """When the server last told of the queues, by our clock."""
     _failed: dict[str, FailedStarts] = field(default_factory=dict)
     _pending: PendingRuns = field(init=False)
 
@@ -59,11 +61,15 @@ class SlotRuns:
         """The queues that are polled, with what their workers announce.
 
         A queue is served while the time of its last poll changes; the time itself says nothing,
-        because the server's clock may differ from ours.
+        because the server's clock may differ from ours. Nobody could poll while the server was
+        away.
         """
         found = {}
-        now = time.monotonic()
-        for queue in self.client.read_work_queues(work_pool_name=self.pool):
+        queues, now = self.client.read_work_queues(work_pool_name=self.pool), time.monotonic()
+        if now - self._asked >= SILENT:
+            self._polls.clear()
+        self._asked = now
+        for queue in queues:
             if queue.last_polled is None or not (words := from_text(queue.description)):
                 continue
             polled, since = self._polls.get(queue.name, (None, now))

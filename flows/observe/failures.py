@@ -33,6 +33,8 @@ _VARIABLE = (
     (re.compile(r"[-+]?\d+(?:[.,]\d+)*(?:e[-+]?\d+)?%?", re.IGNORECASE), "0"),
     (re.compile(r"\b0 ?(?:[kMGT]i?B|B|ms|s|m|h)\b"), "0"),
 )
+_UNNAMED = re.compile(r"modelmill (?:retry(?= --class)|resume(?=$|;))")
+"""A command in a hint without the sweep that it is about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,14 +83,17 @@ class FailureGroup:
         return {"class": str(told.pop("failure")), **told}
 
 
-def group_failures(outcomes: Iterable[Outcome]) -> tuple[FailureGroup, ...]:
-    """The causes of all failures, those with the most cells first."""
+def group_failures(outcomes: Iterable[Outcome], sweep: str = "") -> tuple[FailureGroup, ...]:
+    """The causes of all failures, those with the most cells first.
+
+    `sweep`: its stamp, and the flags that a command about it needs.
+    """
     groups: dict[tuple[FailureClass, str], list[Outcome]] = {}
     for one in outcomes:
         if one.status.failed:
             kind = one.failure or FailureClass.UNKNOWN
             groups.setdefault((kind, common_text(one)), []).append(one)
-    made = [_group(kind, members) for (kind, _text), members in groups.items()]
+    made = [_group(kind, members, sweep) for (kind, _text), members in groups.items()]
     return tuple(sorted(made, key=lambda group: -len(group.cells)))
 
 
@@ -131,14 +136,16 @@ def _names(one: Outcome) -> list[str]:
     return sorted(filter(None, names), key=len, reverse=True)
 
 
-def _group(kind: FailureClass, members: Sequence[Outcome]) -> FailureGroup:
+def _group(kind: FailureClass, members: Sequence[Outcome], sweep: str) -> FailureGroup:
     hints = Counter(one.hint for one in members if one.hint)
+    hint = hints.most_common(1)[0][0] if hints else CAUSES[kind].next_step
     messages = {" ".join(_message(one).split()) for one in members}
     return FailureGroup(
         failure=kind,
         message=_message(members[0]),
         alike=len(messages) == 1,
-        hint=hints.most_common(1)[0][0] if hints else CAUSES[kind].next_step,
+        # Who noted it knew the sweep, or not even that.
+        hint=_UNNAMED.sub(rf"\g<0> {sweep}", hint) if sweep else hint,
         cells=tuple(one.cell for one in members if not is_export(one.cell)),
         exports=tuple(one.cell for one in members if is_export(one.cell)),
         models=tuple(dict.fromkeys(one.model for one in members)),

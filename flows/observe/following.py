@@ -32,6 +32,7 @@ _SILENCE = 900.0
 """Seconds without an event after which a run that has only its index left is not waited for."""
 ENDING = "all cells are done, the run has not ended yet"
 NOBODY = "no process is working on it; if that lasts: modelmill resume"
+"""With the stamp and flags of the sweep."""
 
 
 def trimmed(event: Event) -> Event:
@@ -98,6 +99,7 @@ class StatusWatch(Follower):
     def __init__(self, state: StateReader, info: SweepInfo, view: View) -> None:
         super().__init__(state, info.id, view, SweepProgress({}))
         self._info = info
+        self._flags = ""
 
     def follow(self, stop: Stop) -> None:
         """Return when no run of the sweep is left, or on a stop."""
@@ -132,7 +134,9 @@ class StatusWatch(Follower):
         state, info = self._state, self._info
         known = recorded_estimates(state, info.id)
         self.progress = SweepProgress(state.statuses(info.id), publish=info.publish, known=known)
-        self.progress.noticed[UNSERVED] = one_line(unserved_of(state, info.id).groups)
+        why = unserved_of(state, info.id)
+        self.progress.noticed[UNSERVED] = one_line(why.groups)
+        self._flags = " --fleet" if why.fleet else ""
         self.read_leases()
 
     def _begun(self, event: Event) -> None:
@@ -156,7 +160,7 @@ class StatusWatch(Follower):
                     since = held_since(holder, one.started_at)
                     self.progress.busy[holder.owner] = (one.cell, one.status, since)
         idle = not holders and self.progress.total != self.progress.ended
-        self.progress.notice = NOBODY if idle else ""
+        self.progress.notice = f"{NOBODY} {self._info.stamp}{self._flags}" if idle else ""
 
     def _over(self) -> bool:
         """Whether no run is left; of two runs at once the other may still be at work."""

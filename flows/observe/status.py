@@ -71,7 +71,8 @@ def idle_lines(state: StateReader, info: SweepInfo, summary: Summary) -> list[st
     if why.fleet and info.exit_code is None and lines:
         from flows.fleet.parent_runs import status_lines
 
-        return lines + status_lines(info.id, info.stamp)
+        hosts = {one.host.partition("/")[0] for one in state.leases() if not one.expired}
+        return lines + status_lines(info.id, info.stamp, hosts)
     if not busy:
         lines[0] += f": modelmill resume {info.stamp}{' --fleet' if why.fleet else ''}"
     return lines

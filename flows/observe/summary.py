@@ -53,6 +53,8 @@ class Summary:
     """Whether everything is done but the index, which no run has published."""
     stopped: Exit | None = None
     """The exit code of the last run, if something stopped it."""
+    flags: str = ""
+    """What commands in hints need besides the stamp."""
 
     @property
     def unfinished(self) -> bool:
@@ -129,7 +131,7 @@ class Summary:
         lines = [f"  {one.cell} is not measured: {one.message}" for one in self.unmeasurable]
         yield from limited(lines, MOST_CAUSES, "  ... and {} more")
         if failed:
-            yield f"  next: modelmill resume {self.stamp} tries them again"
+            yield f"  next: modelmill resume {self.stamp}{self.flags} tries them again"
 
     def exit_code(self, stop: Stop | None = None) -> Exit:
         """The exit code of a process that ran or watched this sweep."""
@@ -160,11 +162,13 @@ def summary_of(
     if outcomes is None:
         outcomes = state.outcomes(info.id, brief=True)
     benches = state.benches(info.id)
-    found = summarize(info.stamp, info.feed, outcomes, benches, publish=info.publish)
+    why = unserved_of(state, info.id)
+    flags = " --fleet" if why.fleet else ""
+    found = summarize(info.stamp, info.feed, outcomes, benches, publish=info.publish, flags=flags)
     stopped = Exit(info.exit_code) if info.exit_code in _STOPPED else None
     found = replace(found, stopped=stopped, unindexed=_unindexed(state, info, found))
     if ended and (found.unfinished or found.unmeasured):
-        return replace(found, waiting=tuple(unserved_of(state, info.id).lines()))
+        return replace(found, waiting=tuple(why.lines()))
     return found
 
 
@@ -201,6 +205,7 @@ def summarize(
     benches: Iterable[Bench] = (),
     *,
     publish: bool,
+    flags: str = "",
 ) -> Summary:
     """Count outcomes; `publish`: a verified cell is still to be published."""
     counts: Counter[Status] = Counter()
@@ -227,7 +232,8 @@ def summarize(
         feed=feed,
         counts={str(status): counts[status] for status in Status if counts[status]},
         failures=tuple(one for one in failed if not is_export(one.cell)),
-        groups=group_failures(failed),
+        groups=group_failures(failed, f"{stamp}{flags}"),
+        flags=flags,
         open=still_open[False],
         open_exports=still_open[True],
         measured=states[BenchState.MEASURED],

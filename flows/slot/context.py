@@ -74,7 +74,7 @@ class SweepContext:
         sweep = self.sweep
         self.among = sweep.among()
         self.folders = Workspace(sweep.settings)
-        self.hub = HubOutage(sweep.state, sweep.info.id, sweep.plan.stamp)
+        self.hub = HubOutage(sweep.state, sweep.info.id, f"{sweep.plan.stamp}{sweep.flags}")
         self.models = {model.name: model for model in sweep.plan.models}
 
     def is_ending(self) -> bool:

@@ -39,6 +39,7 @@ class HubOutage:
     state: State
     sweep_id: int
     stamp: str
+    """With the flags that a command about the sweep needs."""
     clock: Callable[[], float] = time.monotonic
     _since: float = 0.0
     _first: BuildFailed | None = None

@@ -140,7 +140,7 @@ def _keep_locally(work: CellWork, built: Built) -> dict[str, str]:
 
 def _failure(work: CellWork, error: FeedError, failure: FailureClass) -> Facts:
     """The failure with the command that publishes the cell; its build is still in the store."""
-    stamp = work.sweep.plan.stamp
+    stamp = f"{work.sweep.plan.stamp}{work.sweep.flags}"
     if failure.may_pass:
         step = f"when that is over: modelmill resume {stamp}"
     else:

@@ -103,7 +103,7 @@ def publish_index(
                 continue
             return version
     text = f"the index of {plan.stamp} changes faster than it can be published"
-    raise Conflict(text, hint="run modelmill resume when the other sweep has ended")
+    raise Conflict(text, hint="resume it when the other sweep has ended")
 
 
 def _stands(feed: Feed, published: Published, tree: str, settings: Settings) -> bool:

@@ -72,6 +72,8 @@ class Sweep:
     """The settings that a resume needs; see `flows.sweep.recorded`."""
     again: Collection[str] | None = None
     """The failed cells to plan again; None: those whose cause may be gone."""
+    flags: str = ""
+    """What commands in hints need besides the stamp."""
     by_memory: bool = False
     """Whether to lease cells only to machines with the memory that they took before."""
     patience: float = 0.0

@@ -83,7 +83,8 @@ def nothing_to_retry(state: State, info: SweepInfo) -> NothingSelected:
         failed = counted(len(summary.failures), "failed cell")
         text = f"sweep {info.stamp} has {failed}, but none of this selection"
         return NothingSelected(text, hint=f"see modelmill status {info.stamp} --failed")
-    hint = f"{open_text(summary)}: modelmill resume {info.stamp}" if summary.resumable else ""
+    again = f"modelmill resume {info.stamp}{summary.flags}"
+    hint = f"{open_text(summary)}: {again}" if summary.resumable else ""
     text = f"no cell of sweep {info.stamp} has failed: there is nothing to retry"
     return NothingSelected(text, hint=hint)
 

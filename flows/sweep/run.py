@@ -162,9 +162,8 @@ def print_ended(
     as_json: bool,
     *,
     unshown: str = "",
-    flags: str = "",
 ) -> None:
-    """Print how a run ended. `flags`: what commands in hints need besides the stamp."""
+    """Print how a run ended."""
     if as_json:
         ended = {"index": index, "exit_code": int(code), "unshown": unshown or None}
         document = {"type": "summary", **summary.to_json(), **took.to_json(), **ended}
@@ -179,7 +178,10 @@ def print_ended(
     if sweep.stop.error is not None:
         print(f"stopped: {sweep.stop.error}", file=sys.stderr)
     if code in {Exit.INTERRUPTED, Exit.HOST_CANNOT_PUBLISH, Exit.UNUSABLE}:
-        print(f"what is built is kept: modelmill resume {sweep.plan.stamp}{flags}", file=sys.stderr)
+        print(
+            f"what is built is kept: modelmill resume {sweep.plan.stamp}{sweep.flags}",
+            file=sys.stderr,
+        )
 
 
 def _note_unserved(state: State, sweep_id: int, offers: Words) -> None:

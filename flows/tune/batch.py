@@ -154,7 +154,8 @@ def _named(state: State, order: Order, rows: Sequence[TuningRow]) -> str:
         _check_name(order)
         if not state.plan_tunings(order.name, rows):
             text = f"there is a tuning called {order.name} already"
-            raise UsageError(text, hint=f"modelmill tune --resume {order.name}, or another --name")
+            again = f"{order.name}{' --fleet' if of_fleet(state, order.name) else ''}"
+            raise UsageError(text, hint=f"modelmill tune --resume {again}, or another --name")
         return order.name
     while not state.plan_tunings(name := _free_name(state, order), rows):
         continue

@@ -37,7 +37,8 @@ def junit(document: SummaryDocument) -> str:
     if document.summary.unindexed:
         index = ET.SubElement(root, "testsuite", name="index")
         case = ET.SubElement(index, "testcase", classname="index", name="index", time="0.000")
-        message = f"not published; next: modelmill resume {document.summary.stamp}"
+        again = f"modelmill resume {document.summary.stamp}{document.summary.flags}"
+        message = f"not published; next: {again}"
         ET.SubElement(case, "error", type="unfinished", message=_text(message))
         _count(index)
     _count(root)

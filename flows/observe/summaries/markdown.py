@@ -50,7 +50,7 @@ def _lines(document: SummaryDocument) -> Iterator[str]:
     if document.unshown:
         yield f"Prefect does not show all of this run: {plain(document.unshown)}."
     if summary.resumable:
-        yield f"{open_text(summary)}: `modelmill resume {info.stamp}` continues it."
+        yield f"{open_text(summary)}: `modelmill resume {info.stamp}{summary.flags}` continues it."
 
 
 def _samples(document: SummaryDocument) -> Iterator[str]:

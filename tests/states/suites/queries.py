@@ -6,7 +6,19 @@ from matrix.status import FailureClass, Status
 from state import queries
 from state.records import Facts, Kind
 from state.state import State
-from tests.states.samples import TREE, add_stages, begin, cell, counts, model, rows, stage, take
+from tests.states.samples import (
+    ALIVE,
+    FOREIGN,
+    TREE,
+    add_stages,
+    begin,
+    cell,
+    counts,
+    model,
+    rows,
+    stage,
+    take,
+)
 
 
 class TestQueries:
@@ -22,6 +34,15 @@ class TestQueries:
         for one in state.outcomes(sweep.id):
             state.record(None, sweep.id, one.cell, Status.SKIPPED)
         assert counts(state, sweep.id) == {Status.SKIPPED: 4}
+
+    def test_machines_are_those_that_renew_a_lease(self, state: State) -> None:
+        sweep, other = begin(state, rows(2)), begin(state, rows(3), stamp="other")
+        offers = frozenset({"engine:fake", "lab"})
+        state.lease(sweep.id, ALIVE, 3600, offers=offers)
+        state.lease(other.id, FOREIGN, 3600)
+        lost = frozenset({"engine:lost"})
+        assert state.lease(other.id, FOREIGN, 0, offers=lost) is not None
+        assert state.machines() == {offers, frozenset()}
 
     def test_outcomes_by_what_they_are(self, state: State) -> None:
         sweep = begin(state)

@@ -14,7 +14,7 @@ from flows.fleet.parent import HELPLESS, LEADS, SUCCESSOR_TRIES, Parent
 from flows.fleet.run import FleetRun, record_run
 from flows.fleet.slot_runs import SlotRuns
 from flows.fleet.worker_folder import WorkerFolder
-from flows.observe.unserved import UNSERVED, unserved_of
+from flows.observe.unserved import UNSERVED, one_line, unserved_of
 from flows.sweep.cancellation import StoppedElsewhere
 from flows.sweep.stop import Stop
 from matrix.errors import Exit, MillError
@@ -24,6 +24,7 @@ from state.records import Facts, Kind, Owner
 from state.state import State
 from tests.fleets.runs import begun
 from tests.machine.dead import dead_name
+from tests.states.samples import FOREIGN, begin, rows
 
 SERVED: dict[str, Words] = {"good": frozenset({"engine:fake"})}
 
@@ -159,6 +160,32 @@ def test_what_nobody_alive_can_build_is_said(tmp_path: Path) -> None:
     assert notice.data is not None
     assert notice.data[UNSERVED][0]["needs"] == ["engine:fake"]
     assert notice.data[UNSERVED][0]["count"] == 6
+
+
+@pytest.mark.parametrize(
+    ("offers", "told"),
+    [
+        ("engine:fake", []),
+        ("engine:other", ["6 cells wait for a machine that offers engine:fake "]),
+        (None, ["6 cells wait: no worker is alive "]),
+    ],
+)
+def test_who_builds_is_alive_although_nobody_asks_the_server_for_work(
+    offers: str | None, told: list[str], tmp_path: Path
+) -> None:
+    state, run = begun(tmp_path)
+    stop = Quick()
+    with state:
+        other = begin(state, rows(1), stamp="other")
+        if offers:
+            words = frozenset({offers})
+            assert state.lease(other.id, FOREIGN, 3600, offers=words)
+        slots = Slots(stop)
+        slots.refresh = stop.ask  # type: ignore[method-assign]  # what happens in a round
+        parent_of(state, run, tmp_path, stop).supervise(run, slots)
+        notices = [one.data or {} for one in state.events(run.sweep, kind=Kind.NOTICE)]
+    lines = [one_line(notice[UNSERVED]).partition("(")[0] for notice in notices]
+    assert lines == told
 
 
 def test_slots_that_fail_at_once_are_told_once(tmp_path: Path) -> None:

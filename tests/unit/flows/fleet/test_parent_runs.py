@@ -13,7 +13,7 @@ from prefect.states import Completed, Crashed, Failed, Pending, Running, Schedul
 
 from flows.fleet import parent_runs as module
 from flows.fleet.failed_starts import PendingRuns
-from flows.fleet.parent_runs import ParentRuns, earlier_night
+from flows.fleet.parent_runs import ParentRuns, earlier_night, status_lines
 from flows.fleet.run import FleetRun
 from tests.sweeps.in_memory import make_plan, small_model
 
@@ -118,6 +118,28 @@ def test_a_server_that_is_away_says_nothing_of_the_parent(monkeypatch: pytest.Mo
     server = Server(Completed())
     server.away = True
     assert not submitted(monkeypatch, server).ended()
+
+
+@pytest.mark.parametrize(
+    ("online", "hosts", "told"),
+    [
+        (["b", "a"], [], "workers alive in mill: a, b"),
+        ([], [], "workers alive in mill: none, start modelmill worker"),
+        ([], ["box2", "box1"], "no worker of mill asks for work, but slots work on box1, box2"),
+    ],
+)
+def test_who_holds_a_lease_is_alive(
+    online: list[str], hosts: list[str], told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = Server(Running())
+    server.runs[0].parameters = {"pool": "mill"}
+    workers = [SimpleNamespace(name=name) for name in online]
+    monkeypatch.setattr(
+        Server, "read_workers_for_work_pool", lambda *_a, **_k: workers, raising=False
+    )
+    monkeypatch.setattr(module, "get_client", server)
+    monkeypatch.setenv("PREFECT_API_URL", "http://server")
+    assert status_lines(7, "s", hosts) == [told]
 
 
 DUE = NOON

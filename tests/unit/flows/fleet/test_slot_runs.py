@@ -97,6 +97,23 @@ def waiting(server: Server, queue: str = "q") -> int:
     return sum(run.state.is_scheduled() and run.work_queue_name == queue for run in server.runs)
 
 
+def test_nobody_can_poll_while_the_server_is_away(
+    slots: SlotRuns, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    polled = parsedate_to_datetime(DATE)
+    queue = SimpleNamespace(name="q", last_polled=polled, description=to_text(WORDS))
+    server.queues = [queue]
+    assert slots.served_queues() == {"q": WORDS}
+    now += 10 * SILENT  # it does not answer, and then the parent asks before the workers do
+    assert slots.served_queues() == {"q": WORDS}
+    for _round in range(30):
+        now += SILENT / 20
+        found = slots.served_queues()
+    assert found == {}
+
+
 @pytest.mark.parametrize(("demand", "submitted"), [(0, 0), (1, 1), (2, 2), (50, 2)])
 def test_a_few_wait_but_no_more_than_there_is_work_for(
     demand: int, submitted: int, slots: SlotRuns, server: Server

@@ -84,13 +84,13 @@ def test_a_sweep_that_nobody_works_on_says_so_and_what_to_do(harness: SweepHarne
     watch.begin()
     for _ in range(3):
         assert not watch.step()
-    assert out.getvalue().splitlines() == [NOBODY]
+    assert out.getvalue().splitlines() == [f"{NOBODY} {info.stamp}"]
     lease = take(harness.state, info, ALIVE)
     watch.read_leases()
     assert watch.progress.notice == ""
     sql(harness.state, "UPDATE lease SET expires_at = 0, renewed_at = 0, ttl = 0")
     watch.read_leases()
-    assert watch.progress.notice == NOBODY
+    assert watch.progress.notice == f"{NOBODY} {info.stamp}"
     assert lease.token
 
 
