@@ -14,6 +14,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from tests.bench.command import table
 from tests.engines.optimum import plan_catalog
 from workers.build.request import request_for
 from workers.engine import SOURCE, StageJob
-from workers.optimum_engine import OptimumEngine
+from workers.optimum_engine import OptimumEngine, rewrites
 from workers.optimum_engine.float_graph import FloatGraph
 from workers.optimum_engine.histograms import METHODS
 from workers.optimum_engine.losses import Judge
@@ -43,7 +44,9 @@ def stages(cell: Cell, root: Path) -> Iterator[tuple[str, Path, Path, Mapping[st
     for spec in engine.plan(request).stages:
         if spec.name == "quantize":
             for name in components:
-                yield name, folders["optimize"] / name, folders["inputs"] / name, spec.params
+                needed = rewrites.read(folders["rewrites"] / name)
+                params = {**spec.params, "rewrites": needed}
+                yield name, folders["optimize"] / name, folders["inputs"] / name, params
             return
         folders[spec.name] = root / spec.name
         for name in components if spec.per_component else [""]:
@@ -66,12 +69,12 @@ def figures(
 ) -> dict[str, float]:
     """The decibels of each method for one graph."""
     fit, judged = files.load(inputs, "", FIT), files.load(inputs, "", JUDGE)
-    asked = Settings.asked(precision, (), params)
+    asked = Settings.asked(precision, (), params, params["rewrites"])
     graph = FloatGraph(source, fit, temp, asked, lambda _text: None)
     judge = Judge(source, judged, params["parity"])
     found = {}
     for method in (*METHODS, ENTROPY):
-        settings = Settings.asked(precision, (), {**params, "calibration": method})
+        settings = replace(asked, calibration=method)
         try:
             if method == ENTROPY:
                 graph._ranges[method] = _entropy(graph, fit)

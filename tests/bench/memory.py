@@ -133,6 +133,8 @@ def _label(request: Any, spec: Any) -> str:
     if spec.name == "optimize":
         few = " 4-bit" if policy["precision"].startswith("w4") else ""
         return f"optimize {own}{few} opset {policy['opset']}"
+    if spec.name == "rewrites":
+        return f"rewrites {policy['precision']}"
     form = f" {policy['quantizer']}" if policy["precision"].startswith("w4") else ""
     return f"quantize {policy['precision']}{form}"
 

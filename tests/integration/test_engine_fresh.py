@@ -54,7 +54,7 @@ def test_every_stage_and_precision_works_in_a_fresh_host(
     """The second and third cell find the export, the inputs and most else in the store."""
     cells = cells_of("demo", tmp_path, [f"demo/bert-tiny:{tail}" for tail in BERT])
     said = same_in_fresh_hosts(cells, tmp_path, optimum)
-    assert set(said) == {"export", "inputs", "optimize", "quantize"}
+    assert set(said) == {"export", "inputs", "optimize", "rewrites", "quantize"}
     assert said["inputs"][-1] == "making inputs 88/88"
     assert "calibrating 64/64" in said["quantize"]
     assert "converting to fp16" in said["quantize"]
@@ -69,7 +69,7 @@ def test_every_stage_of_a_composite_works_in_a_fresh_host(
     cell: str, tmp_path: Path, optimum: SharedHost
 ) -> None:
     said = same_in_fresh_hosts(cells_of("demo", tmp_path, [f"demo/{cell}"]), tmp_path, optimum)
-    assert len(said) == 6
+    assert len(said) == 8
     assert [text for text in said["export"] if text.endswith("2/2")]
 
 
@@ -108,5 +108,5 @@ def test_folders_and_ready_files_work_in_a_fresh_host(tmp_path: Path, optimum: S
     )
     names = ["ready:image-classification@qnn_npu", "folder:text-classification@qnn_npu"]
     said = same_in_fresh_hosts(cells_of("catalog.toml", tmp_path, names), tmp_path, optimum)
-    assert set(said) == {"export", "inputs", "optimize", "quantize"}
+    assert set(said) == {"export", "inputs", "optimize", "rewrites", "quantize"}
     assert {"reading ready.onnx", "loading the model", "exporting"} <= set(said["export"])

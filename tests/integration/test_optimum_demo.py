@@ -51,10 +51,29 @@ def test_equal_parameters_share_their_runs(swept: tuple[Plan, dict[str, Built], 
         # Exported beforehand, for its package; every cell then reuses that one run.
         assert not [run for run in runs if run.stage == "export"]
         assert len([run for run in runs if run.stage == "inputs"]) == 1
-        # w8a16 is rewritten for one of two NPUs; basic, static and extended fp32 are three.
+        # Basic, static and extended fp32 are three.
         components = len({run.component for run in runs if run.component}) or 1
-        assert len([run for run in runs if run.stage == "quantize"]) == 2 * components
         assert len([run for run in runs if run.stage == "optimize"]) == 3 * components
+
+
+def test_targets_whose_rewrites_change_the_same_share_the_quantized_graph(
+    swept: tuple[Plan, dict[str, Built], Parity],
+) -> None:
+    plan, found, _ = swept
+    counts = set()
+    for planned in plan.models:
+        built = [found[cell.id] for cell in planned.cells]
+        needed = {
+            (one["component"], *one["facts"]["rewrites"])
+            for package in built
+            for one in package.manifest["stages"]
+            if one["stage"] == "rewrites"
+        }
+        runs = [run for package in built for run in package.stages if not run.reused]
+        quantized = [run for run in runs if run.stage == "quantize"]
+        assert len(quantized) == len(needed)
+        counts.add(len(quantized) / len({run.component for run in quantized}))
+    assert counts == {1, 2}
 
 
 def test_quantized_cells_hold_the_types_they_promise(

@@ -15,7 +15,7 @@ from onnx import helper
 from tests.engines import graphs
 from tests.engines.sources import make_request
 from workers.engine import StageError, StageJob
-from workers.optimum_engine import OptimumEngine, layout
+from workers.optimum_engine import OptimumEngine, layout, rewrites
 from workers.samples import files
 from workers.samples.parts import PARTS
 from workers.sources import model_file
@@ -58,7 +58,8 @@ def quantize(
         given |= {"parity": {"snr": 15.0}, "requantize": steps}
     said: list[str] = []
     (folder / "out").mkdir()
-    inputs = {"optimize": folder / "optimize", "inputs": folder / "inputs"}
+    (folder / rewrites.FILE).write_text("[]", "utf-8")
+    inputs = {"optimize": folder / "optimize", "inputs": folder / "inputs", "rewrites": folder}
     job = StageJob("quantize", given, make_request(), inputs, folder / "out", progress=said.append)
     report = OptimumEngine().run(job)
     return model_file.load(folder / "out" / model_file.MODEL), report.facts, said

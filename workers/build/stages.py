@@ -39,6 +39,7 @@ _DOING = {
     "export": "exporting",
     "inputs": "making inputs",
     "optimize": "optimizing",
+    "rewrites": "finding rewrites",
     "quantize": "quantizing",
     "share": "sharing weights",
     "compile": "compiling",

@@ -5,6 +5,7 @@
            |           or COMPONENT.onnx ...   with a cache: all weights in one file
            +--inputs---> fit.npz, choose.npz, judge/NN.npz   (`workers.samples`)
            +--optimize-> model.onnx            static shapes if asked, ONNX Runtime graph passes
+           +--rewrites-> rewrites.json         what the provider's limits change in this graph
            +--quantize-> model.onnx            QDQ w8a16/w8a8, int8 or 4-bit weights
                                                (w8, w4, w4a16), fp16
            +--share----> COMPONENT.onnx ...    with a cache: all weights in one file

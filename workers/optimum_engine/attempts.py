@@ -24,7 +24,7 @@ from machine.files import remove_tree
 from matrix.verification import IN_FLOAT, MORE_BITS
 from workers.engine import StageError, StageJob
 from workers.numerics.compare import MOST_DB
-from workers.optimum_engine import label, losses, qdq
+from workers.optimum_engine import label, losses, qdq, rewrites
 from workers.optimum_engine.float_graph import FloatGraph
 from workers.optimum_engine.label import Sizes
 from workers.optimum_engine.losses import Distance
@@ -75,7 +75,8 @@ def convert(
 ) -> tuple[Any, Path, dict[str, Any]]:
     """The quantized graph of one component, where its other weights are, and facts about it."""
     sets = files.load(job.inputs["inputs"], job.component, FIT)
-    asked = Settings.asked(precision, blocked, job.params)
+    needed = rewrites.read(job.inputs["rewrites"])
+    asked = Settings.asked(precision, blocked, job.params, needed)
     graph = FloatGraph(source, sets, temp, asked, job.progress)
     if "parity" not in job.params:
         model = graph.quantized(asked)

@@ -53,10 +53,11 @@ def ranges(
         value for name, value in tensors.items() if name not in present | inputs
     )
     ready = runtime.session(model_file.save_graph(model, source, temp))
+    parts = chunks(tensors, inputs)
     for number, sample in enumerate(sets, 1):
         progress(f"calibrating {number}/{len(sets)}")
         found.widen({name: sample[name] for name in inputs & tensors.keys() if name in sample})
-        for names in chunks(tensors, inputs):
+        for names in parts:
             outputs = ready.run(names, {key: sample[key] for key in inputs if key in sample})
             found.widen(dict(zip(names, outputs, strict=True)))
     ranges = found.ranges()

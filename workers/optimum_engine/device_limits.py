@@ -27,8 +27,9 @@ _NEUTRAL = {"Add": 0, "Sub": 0, "Mul": 1, "Div": 1}
 _SYMMETRIC = ("Add", "Mul")
 
 
-def rewrite(model: Any, wanted: Collection[str]) -> int:
-    """Rewrite a graph whose tensors have known shapes; returns how many operators changed."""
+def rewrite(model: Any, wanted: Collection[str]) -> dict[str, int]:
+    """Rewrite a graph whose tensors have known shapes; returns how many operators each has changed,
+    without those that have changed none."""
     shapes = _shapes(model)
     steps = {
         "pools": _widen_pools,
@@ -36,7 +37,8 @@ def rewrite(model: Any, wanted: Collection[str]) -> int:
         "biases": _set_biases_apart,
         "transposes": _lower,
     }
-    return sum(step(model, shapes) for name, step in steps.items() if name in wanted)
+    changed = {name: step(model, shapes) for name, step in steps.items() if name in wanted}
+    return {name: count for name, count in changed.items() if count}
 
 
 def _widen_pools(model: Any, shapes: dict[str, list[int]]) -> int:

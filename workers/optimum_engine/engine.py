@@ -65,7 +65,7 @@ class OptimumEngine:
 
     def run(self, job: StageJob) -> StageReport:
         """Run one stage."""
-        from workers.optimum_engine import export, inputs, quantize, shared_weights
+        from workers.optimum_engine import export, inputs, quantize, rewrites, shared_weights
         from workers.optimum_engine.architectures import families
         from workers.sources import optimize
 
@@ -73,6 +73,7 @@ class OptimumEngine:
             "export": export.run,
             "inputs": inputs.run,
             "optimize": optimize.run,
+            "rewrites": rewrites.run,
             "quantize": quantize.run,
             "share": shared_weights.run,
         }

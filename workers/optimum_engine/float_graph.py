@@ -25,8 +25,14 @@ class FloatGraph:
         asked: Settings,
         progress: Callable[[str], None],
     ) -> None:
+        import onnx
+
         progress("preparing the graph")
-        self.folder = _prepare(source, temp, asked)
+        self.folder = prepare(source, temp, asked.precision)
+        typed = model_file.load_graph(self.folder)
+        if device_limits.rewrite(typed, asked.rewrites):
+            onnx.save(typed, str(self.folder / model_file.MODEL))
+            runtime.add_types(self.folder, temp / "types-again")
         self._sets = sets
         self._temp = temp
         self._progress = progress
@@ -55,10 +61,8 @@ class FloatGraph:
         return self._ranges[method]
 
 
-def _prepare(source: Path, temp: Path, asked: Settings) -> Path:
-    """Apply QNN's fusions, name every node, add the type of every tensor, and rewrite what the
-    provider cannot compute."""
-    import onnx
+def prepare(source: Path, temp: Path, precision: str) -> Path:
+    """Apply QNN's fusions, name every node, and add the type of every tensor."""
     from onnxruntime.quantization.execution_providers.qnn.fusion_lpnorm import (
         FusionLpNormalization,
     )
@@ -66,7 +70,7 @@ def _prepare(source: Path, temp: Path, asked: Settings) -> Path:
     from onnxruntime.quantization.onnx_model import ONNXModel
 
     model = model_file.load_graph(source)
-    masks.make_shallow(model, masks.DEPTH[asked.precision], source)
+    masks.make_shallow(model, masks.DEPTH[precision], source)
     wrapped = ONNXModel(model)
     fusions = [FusionGelu, FusionLpNormalization]
     if onnx_graph.opset(model) >= 17:
@@ -79,10 +83,6 @@ def _prepare(source: Path, temp: Path, asked: Settings) -> Path:
     wrapped.topological_sort()
     model_file.save(model, temp / "ready", source)
     runtime.add_types(temp / "ready", temp / "types")
-    typed = model_file.load_graph(temp / "ready")
-    if device_limits.rewrite(typed, asked.rewrites):
-        onnx.save(typed, str(temp / "ready" / model_file.MODEL))
-        runtime.add_types(temp / "ready", temp / "types-again")
     return temp / "ready"
 
 

@@ -28,6 +28,7 @@ CODE = {
     "export": (f"{_OWN}.export", f"{_OWN}.reference", f"{_OWN}.architectures"),
     "inputs": (f"{_OWN}.inputs", f"{_OWN}.architectures", "workers.samples"),
     "optimize": ("workers.sources.optimize",),
+    "rewrites": (f"{_OWN}.rewrites",),
     "quantize": (f"{_OWN}.quantize",),
     "share": (f"{_OWN}.shared_weights",),
 }
@@ -70,6 +71,8 @@ def stages(request: Request, source: Resolved) -> list[StageSpec]:
         specs.append(step)
         last = "optimize"
     if step := _quantize(policy, last, request.model["task"]):
+        if policy["precision"] in CALIBRATED:
+            specs.append(_rewrites(policy, last))
         specs.append(step)
         last = "quantize"
     if decoders.generates(request.model["task"]) and not request.model["source"].get("file"):
@@ -134,6 +137,17 @@ def _inputs(request: Request, source: Resolved) -> StageSpec:
     return StageSpec("inputs", params, ("export",), ("engine.inputs", *INPUT_TOOLS))
 
 
+def _rewrites(policy: Mapping[str, Any], last: str) -> StageSpec:
+    """The same for every model, unless the provider needs some."""
+    params: dict[str, Any] = {}
+    inputs: tuple[str, ...] = ()
+    if wanted := policy["rewrites"]:
+        params = {"precision": policy["precision"], "rewrites": sorted(wanted)}
+        inputs = (last,)
+    tools = ("engine.rewrites", *GRAPH_TOOLS)
+    return StageSpec("rewrites", params, inputs, tools, per_component=True)
+
+
 def _quantize(policy: Mapping[str, Any], last: str, task: str) -> StageSpec | None:
     precision = policy["precision"]
     if precision == "fp32":
@@ -145,10 +159,8 @@ def _quantize(policy: Mapping[str, Any], last: str, task: str) -> StageSpec | No
     inputs: Sequence[str] = (last,)
     if precision in CALIBRATED:
         params["quantizer"] = policy["quantizer"] or QUANTIZERS[0]
-        inputs = (last, "inputs")
+        inputs = (last, "inputs", "rewrites")
         params["channels"] = sorted(policy["channels"])
-        if rewrites := policy["rewrites"]:
-            params["rewrites"] = sorted(rewrites)
         params |= {name: options[name] for name in CALIBRATION if name in options}
         if options.get("requantize", True):
             params["parity"] = _parity(policy, task)

@@ -51,7 +51,13 @@ class Settings:
     """Nodes that stay in floating point."""
 
     @classmethod
-    def asked(cls, precision: str, blocked: Sequence[str], params: Mapping[str, Any]) -> Settings:
+    def asked(
+        cls,
+        precision: str,
+        blocked: Sequence[str],
+        params: Mapping[str, Any],
+        rewrites: Iterable[str] = (),
+    ) -> Settings:
         """As the parameters of the stage say."""
         return cls(
             precision,
@@ -59,7 +65,7 @@ class Settings:
             params.get("calibration", "minmax"),
             tuple(params.get("channels", CHANNELS)) if params.get("per_channel", True) else (),
             params.get("symmetric", False),
-            frozenset(params.get("rewrites", ())),
+            frozenset(rewrites),
         )
 
 
@@ -99,7 +105,7 @@ def quantize(ready: Path, found: Mapping[str, tuple[float, float]], settings: Se
         _NoReader(),
         activation_type=activation,
         weight_type=QuantType.QUInt8,
-        init_overrides=_overrides(model, ready, types, settings, activation) or None,
+        init_overrides=_Overrides(_overrides(model, ready, types, settings, activation)) or None,
         activation_symmetric=settings.symmetric,
         add_qtype_converts=bool(settings.wide) and settings.precision == "w8a8",
         op_types_to_quantize=types,
@@ -139,13 +145,8 @@ def _without_range(model: Any, found: Mapping[str, tuple[float, float]]) -> set[
     return {node.name for node in nodes if not lacking.isdisjoint((*node.input, *node.output))}
 
 
-def _lost_roots(
-    model: Any, found: Mapping[str, tuple[float, float]], levels: int
-) -> Iterator[tuple[Any, Any, float]]:
-    """The roots of norms that add less than a step of their sum's range, that sum and the step.
-
-    It would round to nothing, and a row of zeros would be divided by zero.
-    """
+def norms(model: Any) -> Iterator[tuple[Any, Any, float]]:
+    """The roots of norms, the sum below each, and the constant that this adds."""
     from onnx import numpy_helper
 
     weights = {tensor.name: tensor for tensor in model.graph.initializer}
@@ -153,10 +154,20 @@ def _lost_roots(
     for root in [node for node in model.graph.node if node.op_type == "Sqrt"]:
         node = sums.get(root.input[0])
         epsilon = weights.get(node.input[1]) if node is not None else None
-        if node is None or epsilon is None or math.prod(epsilon.dims) != 1:
-            continue
+        if node is not None and epsilon is not None and math.prod(epsilon.dims) == 1:
+            yield root, node, numpy_helper.to_array(epsilon).item()
+
+
+def _lost_roots(
+    model: Any, found: Mapping[str, tuple[float, float]], levels: int
+) -> Iterator[tuple[Any, Any, float]]:
+    """The roots of norms that add less than a step of their sum's range, that sum and the step.
+
+    It would round to nothing, and a row of zeros would be divided by zero.
+    """
+    for root, node, epsilon in norms(model):
         step = max(found.get(node.output[0], (0.0, 0.0))[1], 0.0) / levels
-        if 0 < numpy_helper.to_array(epsilon).item() < step:
+        if 0 < epsilon < step:
             yield root, node, step
 
 
@@ -271,6 +282,13 @@ def _kind(node: Any, weight: Any, settings: Settings, types: Any) -> tuple[Any, 
     if node.op_type == "MatMul":
         return (types.QInt8, 1) if len(weight.dims) == 2 else None
     return types.QInt8, weight_only.output_axis(node)
+
+
+class _Overrides(dict[str, list[dict[str, Any]]]):
+    """The configuration begins with a copy, and channels have thousands of scales."""
+
+    def __deepcopy__(self, _memo: object) -> _Overrides:
+        return _Overrides({name: [dict(one) for one in rows] for name, rows in self.items()})
 
 
 class _NoReader:

@@ -21,7 +21,7 @@ _FIT = 8
 
 def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
     """Lower the precision of one component."""
-    name = next(name for name in job.inputs if name != "inputs")
+    name = next(name for name in job.inputs if name not in ("inputs", "rewrites"))
     given = source = model_file.folder_of(job.inputs[name], job.component, temp)
     precision, blocked = job.params["precision"], tuple(job.params.get("blocked_ops", ()))
     graph = model_file.load_graph(source)

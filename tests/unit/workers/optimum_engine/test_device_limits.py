@@ -23,14 +23,14 @@ def test_a_bias_that_is_an_operand_too_gets_a_tensor_of_its_own() -> None:
         helper.make_node("Add", ["b", "zeros"], ["y"], name="sum"),
     ]
     apart = graphs.model(nodes, weights)
-    assert device_limits.rewrite(apart, REWRITES) == 2
+    assert sum(device_limits.rewrite(apart, REWRITES).values()) == 2
     onnx.checker.check_model(apart)
     assert [list(node.input)[-1] for node in apart.graph.node] == [
         "zeros/first", "zeros/second", "zeros"
     ]  # fmt: skip
     shared = graphs.model(nodes[:2], weights)
     before = shared.SerializeToString()
-    assert device_limits.rewrite(shared, REWRITES) == 0
+    assert not device_limits.rewrite(shared, REWRITES)
     assert shared.SerializeToString() == before
 
 
@@ -58,7 +58,7 @@ def test_a_pool_larger_than_its_input_is_a_mean(
     graph = helper.make_graph([node], "g", ports[:1], ports[1:])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     before = model.SerializeToString()
-    assert device_limits.rewrite(model, REWRITES) == whole
+    assert sum(device_limits.rewrite(model, REWRITES).values()) == whole
     if not whole:
         assert model.SerializeToString() == before
         return
@@ -101,7 +101,7 @@ def test_a_transpose_of_six_dimensions_becomes_transposes_of_four() -> None:
     )
     six = helper.make_tensor_value_info("six", onnx.TensorProto.FLOAT, [2] * 6)
     model.graph.value_info.append(six)
-    assert device_limits.rewrite(model, REWRITES) == 1
+    assert sum(device_limits.rewrite(model, REWRITES).values()) == 1
     del model.graph.value_info[:]
     onnx.checker.check_model(model, full_check=True)
     assert {node.op_type for node in model.graph.node} == {"Reshape", "Transpose"}
@@ -125,7 +125,7 @@ def test_layer_normalization_of_several_batches_keeps_its_bias(batch: int, count
     model.graph.value_info.append(
         helper.make_tensor_value_info("whole", onnx.TensorProto.FLOAT, [batch, 1, 8])
     )
-    assert device_limits.rewrite(model, REWRITES) == count
+    assert sum(device_limits.rewrite(model, REWRITES).values()) == count
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_operators_that_change_nothing_go(
     made = graphs.model(nodes, {"operand": np.full(8, value, np.float32)}, out=["batch", 8])
     made.graph.value_info.append(helper.make_tensor_value_info("a", onnx.TensorProto.FLOAT, [2, 8]))
     expected = graphs.outputs(made)
-    assert device_limits.rewrite(made, REWRITES) == goes
+    assert sum(device_limits.rewrite(made, REWRITES).values()) == goes
     assert [node.op_type for node in made.graph.node] == (
         ["Neg", "Relu"] if goes else ["Neg", operator, "Relu"]
     )
@@ -174,7 +174,9 @@ def test_an_operand_that_enlarges_the_result_stays() -> None:
         helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [2, width])
         for name, width in (("sum", 1), ("wide", 8))
     )
-    assert device_limits.rewrite(made, REWRITES) == 0  # the last one names a result of the graph
+    assert (
+        sum(device_limits.rewrite(made, REWRITES).values()) == 0
+    )  # the last one names a result of the graph
 
 
 def test_biases_of_several_batches_are_found() -> None:

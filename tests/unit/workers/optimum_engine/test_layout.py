@@ -35,7 +35,8 @@ def test_targets_with_equal_policies_share_everything() -> None:
 def test_what_a_policy_lists() -> None:
     assert list(stages(make_request())) == ["export", "inputs", "optimize"]
     assert list(stages(make_request(optimization="disabled"))) == ["export", "inputs"]
-    assert list(stages(make_request(**NPU))) == ["export", "inputs", "optimize", "quantize"]
+    calibrated = ["export", "inputs", "optimize", "rewrites", "quantize"]
+    assert list(stages(make_request(**NPU))) == calibrated
     plain = stages(make_request(optimization="disabled", precision="fp16"))
     assert list(plain) == ["export", "inputs", "quantize"]
     assert plain["quantize"].inputs == ("export", "inputs")
@@ -52,7 +53,7 @@ def test_the_export_and_the_inputs_know_nothing_of_targets() -> None:
 def test_samples_key_only_what_reads_them() -> None:
     assert stages(make_request())["optimize"].inputs == ("export",)
     assert stages(make_request(**NPU))["optimize"].inputs == ("export", "inputs")
-    assert stages(make_request(**NPU))["quantize"].inputs == ("optimize", "inputs")
+    assert stages(make_request(**NPU))["quantize"].inputs == ("optimize", "inputs", "rewrites")
     assert stages(make_request(precision="w8"))["quantize"].inputs == ("optimize",)
 
 
@@ -76,7 +77,7 @@ def test_samples_key_only_what_reads_them() -> None:
         ({"build": {"requantize": False}}, "quantize"),
         ({"parity": {"snr": 18.0}}, "quantize"),
         ({"blocked_ops": ["Erf"]}, "quantize"),
-        ({"rewrites": ["pools"]}, "quantize"),
+        ({"rewrites": ["pools"]}, "rewrites"),
         ({"channels": ["Conv"]}, "quantize"),
     ],
 )
@@ -213,7 +214,7 @@ def test_a_decoder_with_a_cache_shares_its_weights_last() -> None:
         return stages(replace(request, model={**request.model, "task": task}))
 
     found = told("text-generation-with-past", **NPU)
-    assert list(found) == ["export", "inputs", "optimize", "quantize", "share"]
+    assert list(found) == ["export", "inputs", "optimize", "rewrites", "quantize", "share"]
     assert (found["share"].inputs, found["share"].per_component) == (("quantize", "export"), False)
     plain = told("causal-lm-with-past", optimization="disabled")
     assert plain["share"].inputs == ("export",)

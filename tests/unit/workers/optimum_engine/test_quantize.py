@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from matrix.model import REWRITES
 from tests.engines import graphs
 from tests.engines.graphs import ROWS, outputs
 from workers.engine import Request, StageJob
-from workers.optimum_engine import attempts, halves
+from workers.optimum_engine import attempts, halves, rewrites
 from workers.samples import files
 from workers.samples.parts import PARTS
 from workers.sources import model_file, onnx_graph
@@ -114,17 +115,13 @@ def test_a_softmax_in_doubles_stays(tmp_path: Path) -> None:
     assert np.abs(outputs(made) - outputs(model)).max() < 0.05
 
 
-def quantized(folder: Path, model: Any, rows: Any, precision: str, *rewrites: str) -> Any:
+def quantized(folder: Path, model: Any, rows: Any, precision: str, *needed: str) -> Any:
     """A graph as it is quantized with one sample for a provider that needs these rewrites."""
     model_file.save(model, folder / "model")
     files.save({part: [{"x": rows}] for part in PARTS}, folder / "inputs")
-    job = StageJob(
-        "quantize",
-        {"rewrites": rewrites},
-        Request({}, {}, {}),
-        {"inputs": folder / "inputs"},
-        folder / "job",
-    )
+    (folder / rewrites.FILE).write_text(json.dumps(needed), "utf-8")
+    inputs = {"inputs": folder / "inputs", "rewrites": folder}
+    job = StageJob("quantize", {}, Request({}, {}, {}), inputs, folder / "job")
     found, where, _told = attempts.convert(job, folder / "model", folder, precision, ())
     onnx_graph.sort(found.graph)
     model_file.save(found, folder / "out", where)
@@ -132,11 +129,11 @@ def quantized(folder: Path, model: Any, rows: Any, precision: str, *rewrites: st
 
 
 @pytest.mark.parametrize(
-    ("batch", "rewrites", "kind"),
+    ("batch", "needed", "kind"),
     [(1, REWRITES, "INT32"), (2, REWRITES, "UINT16"), (2, (), "INT32")],
 )
 def test_norms_of_several_batches_have_a_bias_like_an_activation_on_the_htp(
-    tmp_path: Path, batch: int, rewrites: tuple[str, ...], kind: str
+    tmp_path: Path, batch: int, needed: tuple[str, ...], kind: str
 ) -> None:
     weights = {
         "axis": np.array([1]), "scale": np.ones(8, np.float32), "bias": np.ones(8, np.float32)
@@ -147,7 +144,7 @@ def test_norms_of_several_batches_have_a_bias_like_an_activation_on_the_htp(
     ]
     model = graphs.model(nodes, weights, out=[batch, 1, 8])
     model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = batch
-    made = quantized(tmp_path, model, ROWS[:batch], "w8a16", *rewrites)
+    made = quantized(tmp_path, model, ROWS[:batch], "w8a16", *needed)
     types = {
         tensor.name: onnx.TensorProto.DataType.Name(tensor.data_type)
         for tensor in made.graph.initializer
@@ -155,10 +152,10 @@ def test_norms_of_several_batches_have_a_bias_like_an_activation_on_the_htp(
     assert types["bias_quantized"] == kind
 
 
-@pytest.mark.parametrize("rewrites", [(), ("epsilons",)])
+@pytest.mark.parametrize("needed", [(), ("epsilons",)])
 @pytest.mark.parametrize("precision", ["w8a16", "w8a8"])
 def test_a_row_of_zeros_is_normalized_to_zeros(
-    tmp_path: Path, precision: str, rewrites: tuple[str, ...]
+    tmp_path: Path, precision: str, needed: tuple[str, ...]
 ) -> None:
     """The epsilon is smaller than a step of the sum that it is added to: it is raised for the HTP,
     elsewhere the norm stays in floating point."""
@@ -172,11 +169,11 @@ def test_a_row_of_zeros_is_normalized_to_zeros(
     ]
     weights = {"epsilon": np.float32(1e-6), "w": np.eye(8, dtype=np.float32)}
     rows = ROWS * np.array([[1], [0]], np.float32)
-    made = quantized(tmp_path, graphs.model(nodes, weights), rows, precision, *rewrites)
+    made = quantized(tmp_path, graphs.model(nodes, weights), rows, precision, *needed)
     found = outputs(made, rows)
     assert not found[1].any()
     floats = {tensor.name for tensor in made.graph.initializer if tensor.name == "epsilon"}
-    assert floats == (set() if rewrites else {"epsilon"})
+    assert floats == (set() if needed else {"epsilon"})
     wanted = rows[0] / np.sqrt((rows[0] ** 2).mean())
     assert np.abs(found[0] - wanted).max() < 0.05
 
