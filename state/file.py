@@ -109,7 +109,7 @@ def is_fresh(path: Path) -> bool:
         ) from error
     if head != _MAGIC:
         raise StateError(
-            f"{path} is not a modelmill state file",
+            f"{path} is not a state file of modelmill",
             hint="it was left as it is; choose another file with --state",
         )
     return False

@@ -18,8 +18,9 @@ _UNIT_COSTS = """
     ), last AS (
         SELECT key, max(id) AS id FROM stage_run WHERE NOT reused GROUP BY key
     )
-    SELECT ran.id, ran.at, ran.sweep_id, used.model, used.cell, used.target, used.component,
-           used.stage, used.key, ran.reused, ran.seconds, ran.bytes, ran.peak_memory
+    SELECT ran.id, ran.at, coalesce(ran.sweep_id, 0) AS sweep_id, used.model, used.cell,
+           used.target, used.component, used.stage, used.key,
+           ran.reused, ran.seconds, ran.bytes, ran.peak_memory
     FROM used JOIN last ON last.key = used.key JOIN stage_run AS ran ON ran.id = last.id
     WHERE used.age = 1
     ORDER BY used.id
@@ -72,9 +73,9 @@ class History(Part):
 
     def real_seconds(self, sweep_id: int) -> dict[str, float]:
         """The seconds that each key used in a sweep took when it last really ran, in any sweep."""
-        query = f"SELECT * FROM stage_run WHERE key IN ({_USED}) AND NOT reused ORDER BY id"  # noqa: S608 - a constant
-        rows = self._rows.fetch(query, sweep_id=sweep_id)
-        return {run.key: run.seconds for run in records(StageRun, "stage_run", "id", rows)}
+        ran = f"SELECT key, seconds FROM stage_run WHERE key IN ({_USED}) AND NOT reused"  # noqa: S608 - a constant
+        rows = self._rows.fetch(f"{ran} ORDER BY id", sweep_id=sweep_id)
+        return {row["key"]: number(row["seconds"], "stage_run.seconds") for row in rows}
 
 
 def _parts(row: Row) -> Json:

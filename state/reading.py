@@ -60,7 +60,7 @@ def read_state(where: str | Path) -> StateReader:
     return StateReader(rows)
 
 
-HEAD = "0004"
+HEAD = "0005"
 """The newest migration; opening a database at this revision needs no Alembic."""
 
 VERSION_TABLE = "modelmill_schema"

@@ -87,8 +87,9 @@ def _check(name: str, condition: str) -> sa.CheckConstraint:
     return sa.CheckConstraint(condition, name=name)
 
 
-def _sweep_id(*, key: bool = False) -> sa.Column[Any]:
-    return sa.Column("sweep_id", _BIG, sa.ForeignKey("sweep.id"), primary_key=key, nullable=False)
+def _sweep_id(*, key: bool = False, nullable: bool = False) -> sa.Column[Any]:
+    reference = sa.ForeignKey("sweep.id")
+    return sa.Column("sweep_id", _BIG, reference, primary_key=key, nullable=nullable)
 
 
 _failed = _in("status", (status for status in Status if status in FAILED))
@@ -175,14 +176,15 @@ stage_key = _table(
 stage_run = _table(
     StageRun,
     "stage_run",
-    _sweep_id(),
+    _sweep_id(nullable=True),
     sa.Column("key", sa.Text, sa.ForeignKey("stage_key.key"), nullable=False),
     sa.Index("ix_stage_run_model", "model", "stage", "id"),
     sa.Index("ix_stage_run_sweep", "sweep_id", "cell"),
     _check("costs", "seconds >= 0 AND bytes >= 0 AND peak_memory >= 0"),
     without=("parts",),
 )
-"""A stage that ran, or was reused, for a cell."""
+"""A stage that ran, or was reused, for a cell. Without a sweep: that is gone, but others reuse the
+result, and its cost is in no other row."""
 
 bench = _table(
     Bench,

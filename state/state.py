@@ -22,6 +22,7 @@ from state.errors import StateError, StateUnavailable
 from state.file import BUSY_SECONDS, check_pages, is_fresh
 from state.leases import Leases
 from state.measuring import Measuring
+from state.pruning import Pruning
 from state.reading import StateReader
 from state.recording import Recording
 from state.schema import metadata
@@ -102,7 +103,7 @@ _URL = re.compile(r"^([a-z0-9+]+)://", re.IGNORECASE)
 _POSTGRESQL = {"postgres", "postgresql", "postgresql+psycopg"}
 
 
-class State(Sweeps, Seeding, Leases, Recording, Measuring, Tuning, StateReader):
+class State(Sweeps, Seeding, Leases, Recording, Measuring, Tuning, Pruning, StateReader):
     """An open state; `close` it, or use it in a `with` block."""
 
     def patient(self, patience: Patience) -> State:

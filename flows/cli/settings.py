@@ -24,7 +24,7 @@ from flows.cli.options import (
     setting,
     swept,
 )
-from flows.cli.quantity import parse_size
+from flows.cli.quantity import parse_duration, parse_size
 from matrix.cellid import parse
 from matrix.model import DEFAULT_PRIORITIES, PRIORITIES
 from matrix.verification import RUNGS
@@ -165,6 +165,11 @@ class Settings:
     )
     start_limit: float = ordered(
         300.0, "how long a fleet waits for a worker to begin a run before it asks for another one"
+    )
+    keep_sweeps: float | None = ordered(
+        None,
+        "how long ended sweeps stay in the state: later sweeps remove them; default: always",
+        parse=parse_duration,
     )
     bench_machine: bool = setting(
         False,

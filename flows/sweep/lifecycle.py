@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ from flows.observe.summary import Summary, summary_of
 from flows.sweep.index import index_of, publish_index, with_listed
 from flows.sweep.needs import bench_needs_of, needs_of
 from flows.sweep.planning import selection_of
+from flows.sweep.pruning import prune
 from flows.sweep.published import Listing, check_present, list_feed
 from flows.sweep.recorded import TUNING, note_plan
 from flows.sweep.stop import Stop
@@ -26,6 +28,7 @@ from matrix.codec import to_json
 from matrix.model import Cell, Plan, PlannedPackage, is_export
 from matrix.needs import Words
 from matrix.status import FAILED, FailureClass, Status
+from state.errors import StateError
 from state.records import CellRow, Facts, Kind, Seeded, SweepInfo
 
 if TYPE_CHECKING:
@@ -216,6 +219,9 @@ class Sweep:
                 state.note(info.id, Kind.INDEX, told)
             summary = replace(summary, unindexed=bool(stop))
         state.end(info.id, summary.exit_code(stop), self.seconds)
+        if self.settings.keep_sweeps is not None and not stop:
+            with suppress(StateError):  # the next sweep tries again
+                prune(state, self.settings.keep_sweeps)
         return summary, index
 
     def _publish_index(self) -> str | None:

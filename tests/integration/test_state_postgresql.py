@@ -24,6 +24,7 @@ from tests.states.suites import (
     measurements,
     migrations,
     needs,
+    pruning,
     queries,
     recording,
     schema,
@@ -101,6 +102,10 @@ class TestSeeding(seeding.TestSeeding):
 
 
 class TestQueries(queries.TestQueries):
+    """On PostgreSQL."""
+
+
+class TestPruning(pruning.TestPruning):
     """On PostgreSQL."""
 
 

@@ -21,6 +21,7 @@ COMMANDS: Mapping[str, str] = {
     "diff": "show what differs between two sweeps, and why",
     "feed": "list a feed, pull packages, promote versions",
     "store": "show, trim or empty the local content store",
+    "state": "remove old sweeps from the state",
     "engine": "list engines, and create the environments of those that need their own",
     "compile": "compile ahead of time for a device, so that models open at once",
     "bench": "measure how fast models run here, and whether one is faster than another",

@@ -148,12 +148,14 @@ def _unshown(state: StateReader, info: SweepInfo) -> str:
     return str(told[-1]) if told else ""
 
 
+def kind_of(info: SweepInfo) -> tuple[object, ...]:
+    """What sweeps have in common that are compared: feed, catalog and selection."""
+    selected = json.dumps(info.selection, sort_keys=True, default=list)
+    return (info.feed, info.publish, info.settings.get("catalog"), selected)
+
+
 def previous(state: StateReader, info: SweepInfo) -> SweepInfo | None:
     """The last sweep before this one with the same catalog, selection and feed."""
-
-    def kind(one: SweepInfo) -> tuple[object, ...]:
-        selected = json.dumps(one.selection, sort_keys=True, default=list)
-        return (one.feed, one.publish, one.settings.get("catalog"), selected)
 
     earlier = [
         one
@@ -161,7 +163,7 @@ def previous(state: StateReader, info: SweepInfo) -> SweepInfo | None:
         if one.id != info.id
         and one.exit_code is not None
         and one.created_at < info.created_at
-        and kind(one) == kind(info)
+        and kind_of(one) == kind_of(info)
     ]
     return max(earlier, key=lambda one: one.created_at, default=None)
 

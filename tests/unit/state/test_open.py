@@ -64,7 +64,7 @@ def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
 def test_a_file_that_is_not_a_database_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "state.db"
     path.write_bytes(content)
-    refused(path, "not a modelmill state|cannot be used")
+    refused(path, "not a state file of modelmill|cannot be used")
 
 
 def test_a_database_of_another_program_is_refused(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from tests.states.suites.leases import TestLeases
 from tests.states.suites.measurements import TestBenchWork, TestMeasurements
 from tests.states.suites.migrations import TestMigrations
 from tests.states.suites.needs import TestNeeds
+from tests.states.suites.pruning import TestPruning
 from tests.states.suites.queries import TestQueries
 from tests.states.suites.recording import TestRecording
 from tests.states.suites.schema import TestSchema
@@ -20,6 +21,7 @@ __all__ = [
     "TestMeasurements",
     "TestMigrations",
     "TestNeeds",
+    "TestPruning",
     "TestQueries",
     "TestRecording",
     "TestSchema",
