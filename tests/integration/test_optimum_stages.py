@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import traceback
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from workers.build.request import request_for
 from workers.engine import Request, StageError, StageJob
 from workers.optimum_engine import OptimumEngine, tracing
 from workers.samples import files, parts
-from workers.sources import model_file
+from workers.sources import load, model_file
 
 pytestmark = [
     pytest.mark.engine,
@@ -295,3 +296,19 @@ def _offsets(model: Any) -> list[int]:
     values = {tensor.name: tensor for tensor in model.graph.initializer}
     nodes = [node for node in model.graph.node if node.op_type == "QuantizeLinear"]
     return [int(onnx.numpy_helper.to_array(values[node.input[2]]).ravel()[0]) for node in nodes]
+
+
+def test_seeding_does_not_describe_the_stack_for_devices_that_compute_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import torch
+
+    def refuse() -> None:
+        raise AssertionError("it takes longer than a sample")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(traceback, "format_stack", refuse)
+        load.seed_everything(5)
+    found = torch.rand(3)
+    torch.manual_seed(5)
+    assert torch.equal(torch.rand(3), found)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 from tests.fakes.engine import SITE
 from workers.engines import find_engine, installed_engines
 from workers.errors import EngineNotFound
+from workers.host.spec import child_environment
 
 
 @pytest.fixture(autouse=True)
@@ -33,6 +35,15 @@ def test_an_unknown_engine_gets_the_nearest_name() -> None:
 def test_a_missing_interpreter_is_said_at_once(tmp_path: Path) -> None:
     with pytest.raises(EngineNotFound, match="no interpreter"):
         find_engine("fake", tmp_path / "python")
+
+
+def test_threads_of_an_engine_that_wait_leave_the_processor_to_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OMP_WAIT_POLICY", "ACTIVE")
+    engine = find_engine("optimum")
+    child = child_environment(os.environ, engine.env, foreign=False, threads=2)
+    assert (child["OMP_NUM_THREADS"], child["OMP_WAIT_POLICY"]) == ("2", "PASSIVE")
 
 
 def test_the_child_is_told_where_a_third_party_engine_is() -> None:
