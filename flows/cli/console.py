@@ -27,18 +27,28 @@ Choice = Literal["auto", "always", "never"]
 
 _CODES = {"red": "31", "green": "32", "yellow": "33", "dim": "2", "bold": "1"}
 _ERRORS = "modelmill-plainer"
-_OF_SWEEPS = (
-    "bench", "cancel", "diff", "doctor", "explain", "report", "resume", "retry", "review", "status",
-    "sweep", "trace", "tune", "verify", "worker",
-)  # fmt: skip
-_OF_FEEDS, _OF_STORES = ("ls", "show", "pull", "verify", "promote"), ("du", "gc", "clear")
-PLACES: Mapping[str, tuple[str, ...]] = {
-    **dict.fromkeys(_OF_SWEEPS, ("config", "home", "state")),
-    "rebuild": ("config", "home", "feed"),
-    **dict.fromkeys((f"feed {verb}" for verb in _OF_FEEDS), ("config", "home", "feed")),
-    **dict.fromkeys((f"store {verb}" for verb in _OF_STORES), ("config", "home", "store")),
+_ALL = ("config", "home", "state", "store", "feed", "knowledge", "targets-file")
+_TAKEN: Mapping[str, tuple[str, ...]] = {
+    "bench compile doctor explain onboard plan review sweep trace tune verify": _ALL,
+    "resume retry": ("config", "home", "state", "store", "knowledge"),
+    "cancel diff report state-prune status": ("config", "home", "state"),
+    "worker": ("config", "home", "state", "store"),
+    "coverage": ("config", "home", "targets-file"),
+    "rebuild feed-ls feed-show feed-verify": ("config", "home", "feed"),
+    "feed-pull": ("config", "home", "feed", "targets-file"),
+    "feed-promote": ("config", "home", "state", "feed", "targets-file"),
+    "store-du store-gc store-clear": ("config", "home", "store"),
+    "knowledge-ls knowledge-show knowledge-check": ("config", "home", "knowledge"),
+    "deploy": ("config", "feed"),
+    "engine-ls engine-install": ("config",),
 }
-"""Commands that hints name, with the flags that they need if this command was given them."""
+PLACES: Mapping[str, tuple[str, ...]] = {
+    verb.replace("-", " "): flags for verbs, flags in _TAKEN.items() for verb in verbs.split()
+}
+"""Commands that hints name, with the flags that they need if this command was given them: all that
+they take, but a sweep that goes on has its feed and its targets in its record."""
+_OF_FLEETS = ("config", "state")
+"""What a command with `--fleet` takes of these: workers have places of their own."""
 _HINT = re.compile(rf"\bmodelmill ({'|'.join(PLACES)})\b")
 _OURS = re.compile(r"(\x1b\[(?:0|1|2|31|32|33)m)")
 """What `paint` writes."""
@@ -115,8 +125,8 @@ class Output:
 
     def _complete(self, hint: re.Match[str]) -> str:
         names, rest = PLACES[hint[1]], hint.string[hint.end() :].partition("\n")[0]
-        if "--fleet" in rest:  # a fleet's workers have places of their own
-            names = tuple(name for name in names if name != "home")
+        if "--fleet" in rest:
+            names = tuple(name for name in names if name in _OF_FLEETS)
         return "".join([hint[0], *(self.places.get(name, "") for name in names)])
 
     def writelines(self, lines: Iterable[str]) -> None:

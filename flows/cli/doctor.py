@@ -33,9 +33,10 @@ from workers.measure.quiet import lacking
 from workers.runtimes.pool import Runtimes
 from workers.runtimes.runtime import Missing
 
-_BUILD = ("torch", "transformers", "optimum", "optimum-onnx", "onnx", "safetensors")
+_BUILD = ("torch", "transformers", "optimum", "optimum-onnx", "onnx", "safetensors", "pillow")
 _RUNTIME = "onnxruntime-windowsml" if sys.platform == "win32" else "onnxruntime"
-_SWEEP = ("prefect", "sqlalchemy", "alembic", "azure-devops", "azure-identity")
+_SWEEP = ("prefect", "sqlalchemy", "sqlmodel", "alembic", "fastapi", "orjson", "azure-devops",
+          "azure-identity")  # fmt: skip
 _FOR = {"sweep": "to sweep and to look into a state", "build": "to build on this machine"}
 _LEAST_FREE = 10 * 10**9
 _START_LIMIT = 120.0

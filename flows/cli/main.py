@@ -172,7 +172,7 @@ def _complete_hints(arguments: Arguments, out: Output) -> None:
 
     places = {}
     for name in {name for names in PLACES.values() for name in names}:
-        value = str(getattr(arguments, name, None) or "")
+        value = str(getattr(arguments, name.replace("-", "_"), None) or "")
         if value and masked(value) == value:
             places[name] = f" --{name} {shell_word(value)}"
     for stream in (out, sys.stderr):

@@ -7,6 +7,7 @@ Both hand every event to a view and write nothing. A `Follower` shows the run of
 from __future__ import annotations
 
 import time
+from collections.abc import Collection
 from dataclasses import replace
 
 from flows.fleet.run import FLEET
@@ -16,6 +17,9 @@ from flows.observe.views import View
 from flows.sweep.recorded import PLAN, recorded_estimates
 from flows.sweep.stop import Stop
 from machine.background import Background
+from matrix.globs import matches
+from matrix.model import is_export
+from matrix.status import Status
 from state.errors import StateUnavailable
 from state.reading import StateReader
 from state.records import Event, Kind, SweepInfo
@@ -77,8 +81,16 @@ class Follower(Background):
         for event in self._state.events(self._sweep_id, self.seen):
             self.seen, self._changed = event.id, time.monotonic()
             self._begun(event)
-            self.progress.apply(event)
-            self._view.event(trimmed(event), self.progress)
+            if event.cell is None or self.concerns(event.cell):
+                self.progress.apply(event)
+                self._show(event)
+
+    def concerns(self, cell: str) -> bool:  # noqa: ARG002 - for those who look on
+        """Whether a cell is among those that are shown."""
+        return True
+
+    def _show(self, event: Event) -> None:
+        self._view.event(trimmed(event), self.progress)
 
     def _begun(self, event: Event) -> None:
         """For those who look on: another run may have begun."""
@@ -93,13 +105,35 @@ class StatusWatch(Follower):
     """Shows a sweep from outside until it ends or the user stops looking.
 
     Everything comes from the state: counts from the outcomes, who is at work from the leases, what
-    happens next from the events.
+    happens next from the events. `only`: counts and shows only the cells that match these globs;
+    `failed`: shows no events but failures.
     """
 
-    def __init__(self, state: StateReader, info: SweepInfo, view: View) -> None:
+    def __init__(
+        self,
+        state: StateReader,
+        info: SweepInfo,
+        view: View,
+        only: Collection[str] = (),
+        *,
+        failed: bool = False,
+    ) -> None:
         super().__init__(state, info.id, view, SweepProgress({}))
         self._info = info
+        self._only = only
+        self._failed = failed
         self._flags = ""
+
+    def concerns(self, cell: str) -> bool:
+        return not self._only or matches(cell, self._only)
+
+    def _show(self, event: Event) -> None:
+        if not self._failed or (event.status is not None and event.status.failed):
+            super()._show(event)
+
+    def _statuses(self) -> dict[str, Status]:
+        found = self._state.statuses(self._info.id)
+        return {cell: status for cell, status in found.items() if self.concerns(cell)}
 
     def follow(self, stop: Stop) -> None:
         """Return when no run of the sweep is left, or on a stop."""
@@ -133,7 +167,7 @@ class StatusWatch(Follower):
     def _count(self) -> None:
         state, info = self._state, self._info
         known = recorded_estimates(state, info.id)
-        self.progress = SweepProgress(state.statuses(info.id), publish=info.publish, known=known)
+        self.progress = SweepProgress(self._statuses(), publish=info.publish, known=known)
         why = unserved_of(state, info.id)
         self.progress.noticed[UNSERVED] = one_line(why.groups)
         self._flags = " --fleet" if why.fleet else ""
@@ -147,7 +181,7 @@ class StatusWatch(Follower):
         """Find out who is at work on what; events report only what has begun since."""
         self._looked = time.monotonic()
         holders = [one for one in self._state.leases(self._info.id) if not one.expired]
-        self.progress.look_at(holders)
+        self.progress.look_at(one for one in holders if not one.cell or self.concerns(one.cell))
         at_work = {one.owner for one in holders}
         self.progress.slots = max(1, len(at_work))
         for owner in self.progress.busy.keys() - at_work:
@@ -156,7 +190,7 @@ class StatusWatch(Follower):
             if holder.owner in self.progress.busy:
                 continue
             for one in self._state.outcomes(self._info.id, statuses=BUSY, model=holder.model):
-                if one.needs == holder.needs:
+                if one.needs == holder.needs and self.concerns(one.cell):
                     since = held_since(holder, one.started_at)
                     self.progress.busy[holder.owner] = (one.cell, one.status, since)
         idle = not holders and self.progress.total != self.progress.ended
@@ -182,5 +216,9 @@ class StatusWatch(Follower):
             return not unserved_of(self._state, self._info.id).fleet
         if self.progress.total != self.progress.ended:
             return False
+        if self._only:  # what is not shown may still be open
+            whole = self._state.statuses(self._info.id).items()
+            if not all(is_export(cell) or self.progress.final(status) for cell, status in whole):
+                return False
         self.progress.notice = ENDING
         return time.monotonic() - self._changed > _SILENCE

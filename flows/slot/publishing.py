@@ -145,8 +145,11 @@ def _failure(work: CellWork, error: FeedError, failure: FailureClass) -> Facts:
         step = f"when that is over: modelmill resume {stamp}"
     else:
         step = f"to publish it again: modelmill retry {stamp} --class {failure}"
-        if failure is FailureClass.TIMEOUT:
-            step += f" --publish-timeout {2 * work.planned.cell.publish_timeout:g}"
+        longer = f" --publish-timeout {2 * work.planned.cell.publish_timeout:g}"
+        if failure is FailureClass.TIMEOUT and not work.sweep.flags:
+            step += longer
+        elif failure is FailureClass.TIMEOUT:  # a retry on a fleet keeps the plan
+            step += f"; with more time: modelmill sweep CATALOG --stamp {stamp}{longer}"
     return _facts_of(error, failure, step, retryable=True)
 
 

@@ -18,7 +18,7 @@ from flows.observe.work_left import ESTIMATE, from_record
 from flows.observe.work_left import to_record as estimates_record
 from matrix.codec import to_json
 from matrix.globs import matches
-from matrix.model import Cell, Model, Plan, PlannedModel
+from matrix.model import Cell, Model, Plan, PlannedModel, Target
 from matrix.needs import compiling
 from matrix.plan_json import BadRecord, plan_from_record, plan_to_record
 from matrix.status import Status
@@ -121,6 +121,11 @@ class PlannedCells:
     def model(self, name: str) -> Model | None:
         """A model as it was planned, by `MODEL:TASK`."""
         return self._models.get(name)
+
+    @property
+    def targets(self) -> dict[str, Target]:
+        """The targets of the cells by their labels; also those that are the user's own."""
+        return {cell.target.label: cell.target for cell in self._cells.values()}
 
     def source(self, name: str) -> Json:
         """Where a model comes from; empty if no plan was recorded."""

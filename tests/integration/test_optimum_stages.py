@@ -141,7 +141,9 @@ def test_files_that_change_after_the_plan_are_noticed(
 
 def test_a_dataset_takes_the_place_of_dummy_inputs(cells: dict[str, Cell], tmp_path: Path) -> None:
     file = tmp_path / "calibration.npz"
-    ids = np.arange(16 * 12).reshape(16, 1, 12)
+    ids = np.arange(1, 1 + 16 * 12).reshape(16, 1, 12)
+    ids[5, 0, 8:] = 0  # a shorter text: token 0 is padding
+    ids[6, 0, 4] = 0  # inside a text it is not
     np.savez(file, input_ids=ids)
     request = with_model(bert(cells, "qnn_npu"), dataset={"path": str(file)})
     # Nobody says how long its texts are: the arrays do, also for the inputs they leave out.
@@ -153,7 +155,9 @@ def test_a_dataset_takes_the_place_of_dummy_inputs(cells: dict[str, Cell], tmp_p
     folder = tmp_path / "out" / "inputs"
     kept = [one for part in parts.PARTS for one in files.load(folder, "", part)]
     assert sorted(sample["input_ids"].tolist() for sample in kept) == ids.tolist()
-    assert all(sample["attention_mask"].shape == (1, 12) for sample in kept)
+    masks = {int(sample["input_ids"][0, 0]): sample["attention_mask"].tolist() for sample in kept}
+    short = [[1] * 8 + [0] * 4]
+    assert masks == {row * 12 + 1: short if row == 5 else [[1] * 12] for row in range(16)}
     assert told["optimize"]["static"]
 
 

@@ -102,11 +102,13 @@ class SweepHarness:
         offers: Words | None = None,
         kind: Kind = usual,
         again: Collection[str] | None = None,
+        in_hints: str = "",
         **flags: Any,
     ) -> Summary:
         """Begin, run and finish; as `flows.sweep.run` without console, signals, Prefect."""
         settings = self.settings(**flags)
         sweep = Sweep(plan, settings, self.state, self.feed, self.stop, recorded or {}, again)
+        sweep.flags = in_hints
         sweep.begin()
         self.begun = sweep
         if sweep.publisher is not None:

@@ -12,7 +12,6 @@ def add(parser: Parser) -> None:
 
 def run(arguments: Arguments) -> None:
     from flows.observe.summary import open_text, summary_of
-    from flows.observe.unserved import unserved_of
     from flows.sweep.cancellation import cancel_sweep
     from flows.sweep.recorded import TUNING
     from flows.sweep.workspace import find_sweep
@@ -25,11 +24,10 @@ def run(arguments: Arguments) -> None:
             return
         cancel_sweep(state, info.id)
         holders, left = state.leases(info.id), summary_of(state, info)
-        fleet = unserved_of(state, info.id).fleet
-    tuning = TUNING in info.settings
-    again = f"tune --resume {info.stamp}" if tuning else f"resume {info.stamp}"
-    again += " --fleet" if tuning or fleet else ""
-    resume = f": modelmill {again}" if left.resumable else ""
+    again = f"modelmill resume {info.stamp}{left.flags}"
+    if TUNING in info.settings:
+        again = f"modelmill tune --resume {info.stamp} --fleet"
+    resume = f": {again}" if left.resumable else ""
     print(f"sweep {info.stamp} is cancelled, {open_text(left)}{resume}")
     for one in holders:
         print(f"  {one.model} is still held by {one.owner}; its lease will run out")

@@ -6,7 +6,7 @@ import json
 from functools import partial
 from typing import TYPE_CHECKING
 
-from flows.cli.arguments import Arguments, Parser, add_detail, add_settings, refuse
+from flows.cli.arguments import Arguments, Parser, add_detail, add_settings
 from flows.cli.console import print_json, print_result
 from flows.cli.quantity import show_moment
 from flows.cli.table import render
@@ -34,50 +34,45 @@ def run(arguments: Arguments) -> Exit:
     from flows.sweep.workspace import find_sweep
     from matrix.globs import matches
 
-    narrowed = arguments.failed or arguments.settings.origin("only").startswith("flag")
-    text = "--watch follows the whole batch"
-    refuse((arguments.watch and narrowed, text, "leave out --failed and --only"))
     with arguments.work.read_state() as state:
         if arguments.sweeps:
             return _list(arguments, state)
         info = find_sweep(state, arguments.stamp)
-        if arguments.watch:
-            code = _watch(state, info, as_json=arguments.json)
-            return code if arguments.exit_code else Exit.OK
+        left = arguments.watch and _watch(arguments, state, info)
+        info = state.sweep(info.id)
         only, outcomes = arguments.settings.only, list(state.outcomes(info.id))
         if only:
             outcomes = [one for one in outcomes if matches(one.cell, only)]
         summary = summary_of(state, info, outcomes, ended=info.exit_code is not None)
         if arguments.json:
             told = {name: getattr(info, name) for name in ("begun_at", "ended_at", "exit_code")}
-            idle = idle_lines(state, info, summary)
-            print_json({**summary.to_json(), **told, "outcomes": outcomes, "idle": idle})
+            idle = [] if left else idle_lines(state, info, summary)
+            document = {**summary.to_json(), **told, "idle": idle}
+            if arguments.watch:
+                print(json.dumps({"type": "summary", **document}), flush=True)
+            else:
+                print_json({**document, "outcomes": outcomes})
+        elif arguments.watch and not arguments.failed:
+            lines = [] if left else idle_lines(state, info, summary)
+            print("\n".join([*summary.lines(), *(f"  {line}" for line in lines)]))
         else:
             print_status(state, info, summary, outcomes, failed_only=arguments.failed)
     return summary.exit_code() if arguments.exit_code else Exit.OK
 
 
-def _watch(state: StateReader, info: SweepInfo, *, as_json: bool) -> Exit:
+def _watch(arguments: Arguments, state: StateReader, info: SweepInfo) -> bool:
+    """Follow a sweep; returns whether the user has stopped that."""
     from flows.observe.following import StatusWatch
-    from flows.observe.status import idle_lines
-    from flows.observe.summary import summary_of
     from flows.observe.views import choose_view
     from flows.sweep.stop import Stop, stopped_by_signals
 
-    stop = Stop()
+    only, stop = arguments.settings.only, Stop()
     with stopped_by_signals(stop):
-        if not as_json:
+        if not arguments.json:
             print(f"sweep {info.stamp} -> {info.feed}", flush=True)
-        StatusWatch(state, info, choose_view(as_json=as_json)).follow(stop)
-    info = state.sweep(info.id)
-    summary = summary_of(state, info)
-    idle = [] if stop else idle_lines(state, info, summary)
-    if as_json:
-        document = {**summary.to_json(), "exit_code": info.exit_code, "idle": idle}
-        print(json.dumps({"type": "summary", **document}), flush=True)
-    else:
-        print("\n".join([*summary.lines(), *(f"  {line}" for line in idle)]))
-    return summary.exit_code()
+        view = choose_view(as_json=arguments.json)
+        StatusWatch(state, info, view, only, failed=arguments.failed).follow(stop)
+    return bool(stop)
 
 
 def _list(arguments: Arguments, state: StateReader) -> Exit:

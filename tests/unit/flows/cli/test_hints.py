@@ -11,7 +11,6 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -139,11 +138,41 @@ def test_a_flag_in_a_message_exists() -> None:
 @pytest.mark.parametrize("command", PLACES)
 def test_a_hint_is_given_flags_that_its_command_takes(command: str) -> None:
     read = PARSER.parse_args([*command.split(), *NEEDED.get(command, ()), *flags(command)])
-    assert {str(getattr(read, name)) for name in PLACES[command]} == {"x"}
+    assert {str(getattr(read, name.replace("-", "_"))) for name in PLACES[command]} == {"x"}
+
+
+def verbs(parser: argparse.ArgumentParser, name: str = "") -> Iterator[tuple[str, set[str]]]:
+    """Every command with its flags."""
+    below = [one for one in parser._actions if isinstance(one, argparse._SubParsersAction)]
+    if not below:
+        yield name, set(parser._option_string_actions)
+    for word, verb in below[0].choices.items() if below else ():
+        yield from verbs(verb, f"{name} {word}".strip())
+
+
+def test_hints_name_every_place_that_their_command_takes() -> None:
+    places = {name for names in PLACES.values() for name in names}
+    taken = {
+        verb: {name for name in places if f"--{name}" in known} for verb, known in verbs(PARSER)
+    }
+    recorded = {"feed", "targets-file"}
+    for verb in ("resume", "retry"):
+        taken[verb] -= recorded
+    assert {verb: set(names) for verb, names in PLACES.items()} == {
+        verb: names for verb, names in taken.items() if names
+    }
 
 
 NEEDED = {
+    "state prune": ["--keep", "3"],
     "bench": ["a:t@mlas_cpu"],
+    "compile": ["m.onnx"],
+    "coverage": ["demo"],
+    "engine install": ["winml"],
+    "feed pull": ["p"],
+    "knowledge show": ["f"],
+    "onboard": ["m"],
+    "plan": ["demo"],
     "rebuild": ["p", "1.0.0"],
     "review": ["folder"],
     "trace": ["a:t@mlas_cpu"],
@@ -162,22 +191,13 @@ NEEDED = {
 
 def test_a_hint_for_a_fleet_names_no_home(capsys: pytest.CaptureFixture[str]) -> None:
     with safe_output() as out:
-        out.places = {"home": " --home h", "state": " --state s"}
+        out.places = {"home": " --home h", "state": " --state s", "store": " --store t"}
         print("modelmill resume s1 --fleet\nmodelmill resume s1")
     told = capsys.readouterr().out.splitlines()
     assert told == [
         "modelmill resume --state s s1 --fleet",
-        "modelmill resume --home h --state s s1",
+        "modelmill resume --home h --state s --store t s1",
     ]
-
-
-@pytest.mark.parametrize("more", [["--failed"], ["--only", "*"]])
-def test_watching_takes_no_selection(
-    more: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert main(["status", "--watch", *more]) == 2
-    assert "follows the whole batch" in capsys.readouterr().err
 
 
 def flags(command: str) -> list[str]:

@@ -9,7 +9,7 @@ from flows.observe.following import NOBODY, StatusWatch
 from flows.observe.progress import SweepProgress
 from flows.observe.views import JsonView, PlainView, View
 from flows.sweep.stop import Stop
-from matrix.status import Status
+from matrix.status import FailureClass, Status
 from state.errors import StateUnavailable
 from state.records import Event, Facts, Kind
 from tests.states.samples import ALIVE, FOREIGN, TREE, begin, cell, rows, sql, take
@@ -62,6 +62,35 @@ def test_what_happens_is_shown_once_and_who_does_it_from_the_start(harness: Swee
     assert len(seen.events) == 2
     assert watch.progress.ended == 1
     state.release(lease, done=False)
+    state.end(info.id, 130)
+    assert watch.step()
+
+
+@pytest.mark.parametrize("failed", [False, True])
+def test_what_is_not_asked_for_is_neither_counted_nor_shown(
+    harness: SweepHarness, *, failed: bool
+) -> None:
+    state = harness.state
+    info = begin(state)
+    lease = take(state, info, FOREIGN)
+    good, bad = cell(), cell(target="mlas_cpu")
+    seen = Seen()
+    watch = StatusWatch(state, info, seen, only=() if failed else [bad], failed=failed)
+    watch.begin()
+    assert watch.progress.total == (len(rows()) if failed else 1)
+    for one in (good, bad):
+        state.record(lease, info.id, one, Status.BUILDING)
+    assert not watch.step()
+    told = Facts(failure=FailureClass.EXPORT, message="no")
+    state.record(lease, info.id, bad, Status.BUILD_FAILED, told)
+    state.record(lease, info.id, good, Status.BUILT)
+    assert not watch.step()
+    shown = [(one.cell, one.status) for one in seen.events if one.cell]
+    began = [] if failed else [(bad, Status.BUILDING)]
+    assert shown == [*began, (bad, Status.BUILD_FAILED)]
+    assert watch.progress.failed == 1
+    state.release(lease, done=False)
+    assert not watch.step(), "what is not shown is still open"
     state.end(info.id, 130)
     assert watch.step()
 

@@ -18,7 +18,7 @@ from flows.observe.report.timeline import stretches
 from flows.observe.summaries.document import summary_document
 from flows.observe.summaries.markdown import markdown
 from matrix.errors import UsageError
-from matrix.model import is_export
+from matrix.model import Target, is_export
 from matrix.status import FailureClass, Status
 from state.records import Facts, StageRun
 from tests.states.samples import FOREIGN, add_stages, begin, cell, take
@@ -64,6 +64,22 @@ def test_the_grid_has_models_down_and_targets_across_in_their_order(harness: Swe
         label = one["id"].rpartition("@")[2]
         assert made["columns"][one["column"]]["label"] == label
         assert one["id"].startswith(made["rows"][one["row"]]["name"])
+
+
+def test_a_column_of_a_target_of_ones_own_has_its_provider_and_device(
+    harness: SweepHarness,
+) -> None:
+    own = Target("my_npu", "qnn", "npu", "QNNExecutionProvider")
+    model = small_model(cells=1)
+    (cell,) = model.cells
+    mine = replace(cell, target=own, id=cell.id.replace(cell.target.label, own.label))
+    harness.sweep(make_plan(replace(model, cells=(mine,))))
+    assert harness.begun is not None
+    made = collect(harness.state, harness.begun.info)
+    assert made["columns"] == [
+        {"label": "export"},
+        {"label": "my_npu", "ep": "qnn", "device": "npu"},
+    ]
 
 
 def test_totals_agree_with_the_state(harness: SweepHarness) -> None:

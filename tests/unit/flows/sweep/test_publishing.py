@@ -123,14 +123,37 @@ def test_what_a_feed_does_to_one_package_has_a_class_and_a_step(
     assert again.exit_code() is (Exit.OK if kind.may_pass else Exit.CELLS_FAILED)
 
 
-def test_a_publish_over_its_time_limit_is_a_timeout(harness: SweepHarness) -> None:
+def test_on_a_fleet_the_step_is_one_of_a_fleet(harness: SweepHarness) -> None:
+    plan = make_plan(small_model(cells=1))
+    harness.feed = FlakyFeed(MemoryFeed()).plan("publish", None, *[Fault.DOWN] * 3)
+    harness.sweep(plan, in_hints=" --fleet")
+    hint = harness.outcomes()[next(plan.cells()).id].hint or ""
+    assert hint.endswith("modelmill resume 20260609 --fleet")
+
+
+@pytest.mark.parametrize(
+    ("flags", "step"),
+    [
+        ("", "modelmill retry 20260609 --class TIMEOUT --publish-timeout 20"),
+        # A retry keeps the plan of a fleet's sweep.
+        (
+            " --fleet",
+            (
+                "modelmill retry 20260609 --fleet --class TIMEOUT; with more time:"
+                " modelmill sweep CATALOG --stamp 20260609 --fleet --publish-timeout 20"
+            ),
+        ),
+    ],
+)
+def test_a_publish_over_its_time_limit_is_a_timeout(
+    harness: SweepHarness, flags: str, step: str
+) -> None:
     model = small_model(cells=1)
     cell = replace(model.cells[0], publish_timeout=10.0)
     harness.feed = FlakyFeed(MemoryFeed()).plan("publish", None, Fault.THROTTLED)
-    harness.sweep(make_plan(replace(model, cells=(cell,))))
+    harness.sweep(make_plan(replace(model, cells=(cell,))), in_hints=flags)
     outcome = harness.outcomes()[cell.id]
     assert outcome.failure is FailureClass.TIMEOUT
-    step = "modelmill retry 20260609 --class TIMEOUT --publish-timeout 20"
     assert (outcome.hint or "").endswith(step)
 
 
