@@ -178,7 +178,8 @@ class Settings:
     )
     retention: float = setting(
         30 * 86400.0,
-        "how long a worker keeps stage results and logs that are not used",
+        "how long a worker keeps stage results and logs that are not used, and the Prefect server "
+        "of local sweeps what it knows of them",
         group="worker",
     )
 

@@ -6,10 +6,13 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
+from flows.fleet.parent_runs import PARENT_FLOW
 from flows.fleet.slot_runs import SLOT_FLOW
 from flows.observe.unserved import NOT_TAKEN_UP
+from flows.prefect.shown_run import NO_HEARTBEAT
 from tests.fleets.machines import Fleet, start_fleet, wait_for
 from tests.sweeps.command import Project, model
 
@@ -94,3 +97,27 @@ def test_a_machine_whose_slots_fail_at_once_is_told_of_and_comes_back(fleet: Fle
     ended = [run["state_type"] for run in fleet.flow_runs(SLOT_FLOW, fleet.project.sweep("s1").id)]
     assert 3 <= ended.count("FAILED") <= 8, ended
     assert idle(fleet, "s1") == []
+
+
+def test_who_lives_is_shown_as_running_after_the_server_took_it_for_lost(fleet: Fleet) -> None:
+    """As the automation does, when an outage has cost the heartbeats of ninety seconds."""
+    gate = fleet.project.folder / "gate"
+    catalog = fleet.project.catalog(model("tiny/plain", act={"optimize": f"wait:{gate}"}))
+    fleet.machine("a")
+    fleet.ready("a")
+    with fleet.sweep(catalog, "s1", "--target", "mlas_cpu") as order:
+        wait_for(gate.exists)
+        sweep = fleet.project.sweep("s1").id
+        for flow in (SLOT_FLOW, PARENT_FLOW):
+            (run,) = (one for one in fleet.flow_runs(flow, sweep) if one["state_type"] == "RUNNING")
+            where = f"{fleet.prefect.url}/flow_runs/{run['id']}"
+            lost = {"type": "CRASHED", "name": "Crashed", "message": NO_HEARTBEAT}
+            httpx.post(f"{where}/set_state", json={"state": lost, "force": True}).raise_for_status()
+            wait_for(lambda at=where: httpx.get(at).json()["state_type"] == "RUNNING")
+        gate.with_name("gate.go").touch()
+        ran = order.end()
+    assert (ran.code, ran.err) == (0, ""), ran
+    for flow in (SLOT_FLOW, PARENT_FLOW):
+        states = {one["state_type"] for one in fleet.flow_runs(flow, sweep)}
+        assert "COMPLETED" in states, states
+        assert "CRASHED" not in states, states

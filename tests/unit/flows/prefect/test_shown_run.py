@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any, cast
 from uuid import UUID, uuid4
@@ -11,7 +12,7 @@ import pytest
 from prefect.client.orchestration import SyncPrefectClient
 from prefect.states import Cancelling, Completed, Crashed, Running
 
-from flows.prefect.old_runs import crash_lost_runs
+from flows.prefect.old_runs import crash_lost_runs, remove_old_runs
 from flows.prefect.shown_run import NO_HEARTBEAT, ShownRun
 from machine.processes import claim
 from tests.machine.dead import NO_SUCH_PID
@@ -50,6 +51,20 @@ def test_runs_of_dead_processes_of_this_machine_are_crashed() -> None:
     dead = list(tags)[:2]
     assert crash_lost_runs(cast("SyncPrefectClient", server)) == 2
     assert server.crashed == [dead[0], dead[0], dead[1], dead[1]]
+
+
+def test_runs_that_ended_long_ago_are_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.time", lambda: 86_400.0 * 31)
+    removed: list[int] = []
+
+    def found(flow_run_filter: Any, **_filters: Any) -> list[Any]:
+        days = {1: datetime(1970, 1, 1, tzinfo=UTC), 2: datetime(1970, 1, 3, tzinfo=UTC)}
+        old = (run for run, at in days.items() if at <= flow_run_filter.end_time.before_)
+        return [SimpleNamespace(id=run) for run in old]
+
+    client = SimpleNamespace(read_flow_runs=found, delete_flow_run=removed.append)
+    assert remove_old_runs(cast("SyncPrefectClient", client), 86_400.0 * 30) == 1
+    assert removed == [1]
 
 
 @dataclass
