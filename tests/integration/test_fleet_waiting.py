@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
-import httpx
 import pytest
 
 from flows.fleet.parent_runs import PARENT_FLOW
@@ -110,10 +110,12 @@ def test_who_lives_is_shown_as_running_after_the_server_took_it_for_lost(fleet: 
         sweep = fleet.project.sweep("s1").id
         for flow in (SLOT_FLOW, PARENT_FLOW):
             (run,) = (one for one in fleet.flow_runs(flow, sweep) if one["state_type"] == "RUNNING")
-            where = f"{fleet.prefect.url}/flow_runs/{run['id']}"
             lost = {"type": "CRASHED", "name": "Crashed", "message": NO_HEARTBEAT}
-            httpx.post(f"{where}/set_state", json={"state": lost, "force": True}).raise_for_status()
-            wait_for(lambda at=where: httpx.get(at).json()["state_type"] == "RUNNING")
+            with fleet.api() as api:
+                path = f"/flow_runs/{run['id']}/set_state"
+                api.post(path, json={"state": lost, "force": True}).raise_for_status()
+        for flow in (SLOT_FLOW, PARENT_FLOW):
+            wait_for(partial(runs_again, fleet, flow, sweep))
         gate.with_name("gate.go").touch()
         ran = order.end()
     assert (ran.code, ran.err) == (0, ""), ran
@@ -121,3 +123,8 @@ def test_who_lives_is_shown_as_running_after_the_server_took_it_for_lost(fleet: 
         states = {one["state_type"] for one in fleet.flow_runs(flow, sweep)}
         assert "COMPLETED" in states, states
         assert "CRASHED" not in states, states
+
+
+def runs_again(fleet: Fleet, flow: str, sweep: int) -> bool:
+    states = [one["state_type"] for one in fleet.flow_runs(flow, sweep)]
+    return "RUNNING" in states and "CRASHED" not in states
