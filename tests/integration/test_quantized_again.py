@@ -120,7 +120,8 @@ def _scales(model: Any) -> dict[str, int]:
     }
 
 
-def test_a_graph_that_is_mostly_float_is_no_w8a16(tmp_path: Path) -> None:
+@pytest.mark.parametrize("steps", [[], None], ids=["compared", "not compared"])
+def test_a_graph_that_is_mostly_float_is_no_w8a16(tmp_path: Path, steps: list[str] | None) -> None:
     with pytest.raises(StageError, match="is no w8a16: 100% of its weights") as raised:
-        quantize(tmp_path, [], blocked=["MatMul"])
+        quantize(tmp_path, steps, blocked=["MatMul"])
     assert "another precision" in raised.value.hint

@@ -79,20 +79,32 @@ def convert(
     asked = Settings.asked(precision, blocked, job.params, needed)
     graph = FloatGraph(source, sets, temp, asked, job.progress)
     if "parity" not in job.params:
+        _check_label(precision, _applied(model_file.load_graph(graph.folder), asked))
         model = graph.quantized(asked)
         return model, graph.folder, qdq.facts(model, len(sets))
     trials = _Trials(job, graph, source, temp)
     first = trials.carry_out(ASKED, asked)
     tried = search(first, job.params["requantize"], trials.carry_out, trials.rank)
     chosen = best(tried)
-    if beyond := label.fault(chosen.applied):
+    _check_label(precision, chosen.applied)
+    folder = chosen.folder
+    model = model_file.load_graph(folder)
+    return model, folder, {**qdq.facts(model, len(sets)), **told(tried)}
+
+
+def _check_label(precision: str, applied: Mapping[str, Any]) -> None:
+    if beyond := label.fault(applied):
         raise quantize_error(
             f"the graph is no {precision}: {beyond}",
             "set another precision, or fewer float_ops, for this model in the catalog",
         )
-    folder = chosen.folder
-    model = model_file.load_graph(folder)
-    return model, folder, {**qdq.facts(model, len(sets)), **told(tried)}
+
+
+def _applied(model: Any, settings: Settings) -> dict[str, Any]:
+    """What these settings leave in more bits than the precision says, in this float graph."""
+    blocked = {node.name for node in model.graph.node if node.op_type in settings.blocked}
+    floats = settings.floats | blocked
+    return label.applied(settings.precision, label.sizes(model), settings.wide, floats)
 
 
 def search(
@@ -197,7 +209,7 @@ class _Trials:
         self._job = job
         self._graph = graph
         self._sets = files.load(job.inputs["inputs"], job.component, CHOOSE)
-        self._sizes = label.sizes(model_file.load_graph(graph.folder))
+        self._float = model_file.load_graph(graph.folder)
         self._judge = losses.Judge(source, self._sets, job.params["parity"])
         self._temp = temp
         self._folders: dict[Settings, Path] = {}
@@ -213,7 +225,7 @@ class _Trials:
             model = self._graph.quantized(settings)
             onnx_graph.sort(model.graph)
             model_file.save(model, folder, self._graph.folder)
-            found = self._applied(settings)
+            found = _applied(self._float, settings)
             if beyond := label.fault(found):
                 distance = Distance(-MOST_DB, beyond)
             else:
@@ -222,24 +234,15 @@ class _Trials:
             if step == ASKED and not folder.is_dir():
                 raise
             worst = Distance(-MOST_DB, str(error))
-            return Attempt(step, settings, worst, folder, self._applied(settings))
+            return Attempt(step, settings, worst, folder, _applied(self._float, settings))
         return Attempt(step, settings, distance, folder, found)
-
-    def _applied(self, settings: Settings) -> dict[str, Any]:
-        blocked = {
-            node.name
-            for node in model_file.load_graph(self._graph.folder).graph.node
-            if node.op_type in settings.blocked
-        }
-        floats = settings.floats | blocked
-        return label.applied(settings.precision, self._sizes, settings.wide, floats)
 
     def rank(self, attempt: Attempt) -> Ranking:
         """By what they lose on one sample."""
         plain = replace(attempt.settings, wide=frozenset(), floats=frozenset())
         if plain not in self._ranked:
             self._job.progress("comparing operators")
-            self._ranked[plain] = ranking(plain.precision, *self._losses(plain), self._sizes)
+            self._ranked[plain] = ranking(plain.precision, *self._losses(plain), label.sizes(self._float))
         return self._ranked[plain]
 
     def _losses(self, plain: Settings) -> tuple[dict[str, float], dict[str, float]]:
