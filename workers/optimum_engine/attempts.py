@@ -242,7 +242,8 @@ class _Trials:
         plain = replace(attempt.settings, wide=frozenset(), floats=frozenset())
         if plain not in self._ranked:
             self._job.progress("comparing operators")
-            self._ranked[plain] = ranking(plain.precision, *self._losses(plain), label.sizes(self._float))
+            sizes = label.sizes(self._float)
+            self._ranked[plain] = ranking(plain.precision, *self._losses(plain), sizes)
         return self._ranked[plain]
 
     def _losses(self, plain: Settings) -> tuple[dict[str, float], dict[str, float]]:
