@@ -14,6 +14,7 @@ import signal
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 OPENVINO = "OpenVINOExecutionProvider"
@@ -95,8 +96,8 @@ class Assigned:
 
     ep_name = OPENVINO
 
-    def get_nodes(self) -> list[str]:
-        return ["all"]
+    def get_nodes(self) -> list[Any]:
+        return [SimpleNamespace(op_type="EPContext", name="")]
 
 
 def _install(real: Any) -> None:

@@ -31,7 +31,7 @@ def suggested(line: str, folder: Path) -> list[str]:
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ("modelmill st", ["status", "store"]),
+        ("modelmill st", ["status", "store", "state"]),
         ("modelmill sweep demo --ta", ["--target", "--task", "--targets-file"]),
         ("modelmill feed pull --d", ["--dest"]),
         ("modelmill retry --class N", ["NETWORK"]),

@@ -171,7 +171,7 @@ def test_the_prompt_that_is_verified_is_in_no_part(tmp_path: Path) -> None:
     asked = request(folder, "text-generation-with-past")
     told = run_stages(asked, tmp_path / "out")
     assert told["inputs"]["samples"]["kind"] == "processor"
-    assert told["inputs"]["samples"]["parts"] == {"fit": 16, "choose": 4, "judge": 8}
+    assert told["inputs"]["samples"]["parts"] == {"fit": 32, "choose": 4, "judge": 8}
     verified = generation.read(tmp_path / "out" / "export" / generation.FILE)["prompt"].tolist()
     assert 1 < len(verified) <= 8
     begun = every(tmp_path / "out", "prefill")
@@ -181,7 +181,7 @@ def test_the_prompt_that_is_verified_is_in_no_part(tmp_path: Path) -> None:
             assert mask.tolist() == sorted(mask.tolist())  # padding is before the text
             assert one["input_ids"][0][mask].tolist() != verified
     steps = every(tmp_path / "out", "decode")
-    assert [len(steps[part]) for part in PARTS] == [32, 4, 8]
+    assert [len(steps[part]) for part in PARTS] == [4 * 32, 4, 8]
     digests = [parts.digest([one]) for part in PARTS for one in steps[part]]
     assert len(set(digests)) == len(digests)
     assert steps[FIT][0]["past_key_values.0.key"].any()

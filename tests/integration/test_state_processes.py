@@ -122,6 +122,7 @@ def test_a_stopped_holder_is_refused_when_it_continues(state: State, path: Path)
         holder.say(0)
         holder.hear()
         os.kill(holder.process.pid, signal.SIGSTOP)
+        os.waitid(os.P_PID, holder.process.pid, os.WSTOPPED | os.WNOWAIT)  # not at once
         current = take(state, sweep)
         os.kill(holder.process.pid, signal.SIGCONT)
         holder.say()
