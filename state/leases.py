@@ -5,6 +5,9 @@ two clocks differ. It counts against the model only if its holder was seen to di
 gone from this machine, and left no note that it ended in order. A holder that fell silent elsewhere
 and never spoke again counts too, but the limit is much higher.
 
+Where all holders are late at once, it is not they who were away but the database, or its clock was
+set: then each of them gets one more term, once.
+
 What is leased is the cells of a model that need the same of a machine. Cells of one model that
 need other machines are leased apart and may be held by other slots at the same time. Two sweeps
 never build the same model at once; to measure one may take hours and keeps nobody from building it.
@@ -40,6 +43,12 @@ CLOCK_JITTER = 1.0
 """A heartbeat this much in the future means that the clock was set back."""
 
 _expired = lease.c.expires_at <= now()
+_late = lease.c.renewed_at < now() - lease.c.ttl / 2
+"""Leases are renewed four times in a term."""
+_spared = lease.c.expires_at > lease.c.renewed_at + 1.5 * lease.c.ttl
+"""It has had its second term, and was not renewed since."""
+_SPARE = sa.update(lease).where(_late, ~_spared).values(expires_at=now() + lease.c.ttl)
+"""Gives every lease that was not renewed in time one more term, once."""
 _open = work.c.state.in_(("todo", "leased"))
 
 
@@ -78,6 +87,8 @@ class Leases(changes.WritingPart):
         Does not wait through an outage: the heart beats again soon enough.
         """
         with self.database.write() as connection:
+            if connection.execute(sa.select(_late).where(_is(held))).scalar():
+                connection.execute(_SPARE)  # what kept this one from being renewed kept others too
             renewed = connection.execute(
                 sa.update(lease)
                 .where(_is(held))
@@ -159,6 +170,9 @@ def drop_lost(connection: sa.Connection, here: Here, *, count: bool) -> None:
         .where(lease.c.renewed_at > now() + CLOCK_JITTER, elsewhere)
         .values(renewed_at=now(), expires_at=now() + lease.c.ttl)
     )
+    in_time = sa.select(lease.c.token).where(~_late, lease.c.token.not_in(here.dead)).limit(1)
+    if connection.execute(in_time).first() is None:
+        connection.execute(_SPARE)
     silent = sa.and_(_expired, elsewhere)
     lost = connection.execute(
         sa.delete(lease).where(sa.or_(silent, lease.c.token.in_(here.dead))).returning(*lease.c)

@@ -91,10 +91,10 @@ class LeaseRenewer(Background):
                 self._write_activity(one)
             if time.monotonic() - renewed_at < pause:
                 continue
-            renewed_at = time.monotonic()
-            for one in current:
-                if not self._is_ours(one.lease):
-                    one.gone.set()
+            began = time.monotonic()
+            # What could not be renewed is tried again soon: after an outage others wait for leases.
+            if all([self._renew(one) for one in current]):
+                renewed_at = began
 
     def _write_activity(self, one: RenewedLease) -> None:
         activity = one.activity
@@ -105,12 +105,14 @@ class LeaseRenewer(Background):
             self._state.set_activity(one.lease, cell, text)
             one._written = activity
 
-    def _is_ours(self, lease: Lease) -> bool:
+    def _renew(self, one: RenewedLease) -> bool:
+        """False: the database is away. A lease that runs out meanwhile is still ours if nobody
+        could take it, and what is really lost is refused at the next record."""
         try:
-            return self._state.renew(lease, self.ttl)
+            if not self._state.renew(one.lease, self.ttl):
+                one.gone.set()
         except Exception as error:  # noqa: BLE001 - without this thread every lease runs out
-            # The database is away: three more tries fit into the lease, and one that runs out is
-            # still ours if nobody could take it. What is really lost is refused at the next record.
             if not isinstance(error, StateError):
-                _log.warning("the lease of %s is not renewed: %s", lease.model, error)
-            return True
+                _log.warning("the lease of %s is not renewed: %s", one.lease.model, error)
+            return False
+        return True

@@ -26,6 +26,12 @@ from tests.states.samples import (
 )
 
 
+def later(state: State, seconds: float) -> None:
+    """Let so many seconds pass for the leases."""
+    sql(state, "UPDATE lease SET renewed_at = renewed_at - :s, expires_at = expires_at - :s",
+        s=seconds)  # fmt: skip
+
+
 class TestLeases:
     def test_longest_first_then_by_position(self, state: State) -> None:
         sweep = begin(state, rows(4), estimates=[1.0, 9.0, 1.0, 5.0])
@@ -129,20 +135,45 @@ class TestLeases:
         (holder,) = state.leases(sweep.id)
         assert holder.expires_at - state.now() <= 60
         assert state.renew(lost, 60)
-        sql(state, "UPDATE lease SET renewed_at = renewed_at - 61, expires_at = expires_at - 61")
+        later(state, 61)
+        assert state.lease(sweep.id, ALIVE, 60) is None, "nobody renews: was the database away?"
+        later(state, 61)
         assert take(state, sweep).token > lost.token
 
-    def test_a_clock_set_forward_costs_the_lease_not_the_cell(self, state: State) -> None:
-        sweep = begin(state, rows(1))
-        late = take(state, sweep, FOREIGN)
-        sql(
-            state,
-            "UPDATE lease SET renewed_at = renewed_at - :h, expires_at = expires_at - :h",
-            h=HOUR,
-        )
-        (holder,) = state.leases(sweep.id)
-        assert holder.expired
-        assert take(state, sweep).token > late.token
+    @pytest.mark.parametrize("seconds", [61, HOUR], ids=["away", "clock set forward"])
+    def test_an_outage_of_the_database_costs_nobody_a_lease(
+        self, state: State, seconds: float
+    ) -> None:
+        sweep = begin(state, rows(2))
+        first, second = (take(state, sweep, FOREIGN) for _ in range(2))
+        later(state, seconds)
+        assert all(holder.expired for holder in state.leases(sweep.id))
+        assert state.lease(sweep.id, ALIVE, 60) is None
+        assert state.renew(first, 60)
+        assert state.lease(sweep.id, ALIVE, 60) is None, "the other one is as late as the first"
+        assert state.renew(second, 60)
+
+    def test_a_heartbeat_that_is_late_speaks_for_others_once(self, state: State) -> None:
+        sweep = begin(state, rows(2))
+        silent, late = (take(state, sweep, FOREIGN) for _ in range(2))
+        later(state, 61)
+        assert state.renew(late, 60)
+        for _ in range(4):
+            assert state.lease(sweep.id, ALIVE, 60) is None
+            later(state, 15)
+            assert state.renew(late, 60)
+        later(state, 1)
+        assert take(state, sweep).model == silent.model
+
+    def test_who_is_silent_while_others_renew_has_one_term(self, state: State) -> None:
+        sweep = begin(state, rows(2))
+        silent, other = (take(state, sweep, FOREIGN) for _ in range(2))
+        for _ in range(4):
+            assert state.lease(sweep.id, ALIVE, 60) is None
+            later(state, 15)
+            assert state.renew(other, 60)
+        later(state, 1)
+        assert take(state, sweep).model == silent.model
 
     def test_a_model_that_kills_three_slots_is_poison(self, state: State) -> None:
         sweep = begin(state, rows(2))
@@ -198,11 +229,13 @@ class TestLeases:
     def test_two_clocks_on_one_file_take_nothing_from_a_process_that_runs(
         self, state: State
     ) -> None:
-        sweep = begin(state, rows(1))
+        sweep = begin(state, rows(2))
         mine = take(state, sweep, ALIVE)
+        take(state, sweep, FOREIGN)  # it renews, so the database was not away
         for hours in (-1, 2):
             shift = "renewed_at = renewed_at + :by, expires_at = expires_at + :by"
-            sql(state, f"UPDATE lease SET {shift}", by=hours * HOUR)
+            mine_only = f"UPDATE lease SET {shift} WHERE token = :token"
+            sql(state, mine_only, by=hours * HOUR, token=mine.token)
             taken = state.lease(sweep.id, FOREIGN, 60)
             if not state.database.sqlite:  # its server has the only clock
                 assert (taken is None) is (hours > 0)
