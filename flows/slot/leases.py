@@ -92,8 +92,9 @@ class LeaseRenewer(Background):
             if time.monotonic() - renewed_at < pause:
                 continue
             began = time.monotonic()
+            renewed = [self._renew(one) for one in current]
             # What could not be renewed is tried again soon: after an outage others wait for leases.
-            if all([self._renew(one) for one in current]):
+            if all(renewed):
                 renewed_at = began
 
     def _write_activity(self, one: RenewedLease) -> None:

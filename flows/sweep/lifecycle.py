@@ -21,7 +21,7 @@ from flows.sweep.index import index_of, publish_index, with_listed
 from flows.sweep.needs import bench_needs_of, needs_of
 from flows.sweep.planning import selection_of
 from flows.sweep.pruning import prune
-from flows.sweep.published import Listing, check_present, list_feed
+from flows.sweep.published import Listing, check_present, list_feed, there_all_the_same
 from flows.sweep.recorded import TUNING, note_plan
 from flows.sweep.stop import Stop
 from matrix.codec import to_json
@@ -205,6 +205,8 @@ class Sweep:
         """Publish the index if the batch is complete; returns the summary and its version."""
         state, info, stop = self.state, self.info, self.stop
         index = None
+        if info.publish and not stop:
+            self._look_after_failures()
         # The sweep may have more cells than this run selected; only the index lists all of them.
         wanted = {item.id for item in self.plan.packages()}
         ours = (one for one in state.outcomes(info.id, brief=True) if one.cell in wanted)
@@ -223,6 +225,19 @@ class Sweep:
             with suppress(StateError):  # the next sweep tries again
                 prune(state, self.settings.keep_sweeps)
         return summary, index
+
+    def _look_after_failures(self) -> None:
+        """Ask the feed for what failed although it may have been published."""
+        failed = self.state.outcomes(self.info.id, statuses=FAILED, brief=True)
+        doubtful = {
+            one.cell
+            for one in failed
+            if one.failure is FailureClass.CRASH or one.status is Status.PUBLISH_FAILED
+        }
+        items = [item for item in self.plan.packages() if item.id in doubtful]
+        with suppress(FeedError):  # then the index cannot be published either
+            if seen := there_all_the_same(self.feed, items):
+                self.state.seed(self.info.id, seen)
 
     def _publish_index(self) -> str | None:
         plan, feed = self.plan, self.feed

@@ -89,6 +89,17 @@ def list_feed(feed: Feed, plan: Plan, *, every_stamp: bool, stop: Stop | None = 
     return Listing(tuple(seen), tuple(deleted), newest)
 
 
+def there_all_the_same(feed: Feed, items: Iterable[PlannedPackage]) -> list[Seen]:
+    """Which of these versions the feed has after all: whoever published them died before they
+    could record it, or gave up before the feed showed them."""
+    found = ((item, feed.find(item.package, item.version)) for item in items)
+    return [
+        Seen(item.id, one.tree, item.version, one.published_at)
+        for item, one in found
+        if one is not None and one.tree is not None and not one.deleted
+    ]
+
+
 def _newest(
     wanted: Iterable[PlannedPackage], stamp: str, versions: Iterable[Published]
 ) -> Iterator[tuple[str, Published]]:

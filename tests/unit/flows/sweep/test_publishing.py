@@ -64,6 +64,20 @@ def test_a_lost_reply_ends_published_once(harness: SweepHarness) -> None:
     assert harness.feed.calls.count("publish") == 4 + 1, "three cells, the export, the index"
 
 
+def test_a_version_that_the_feed_shows_late_is_no_failure(harness: SweepHarness) -> None:
+    feed = FlakyFeed(MemoryFeed())
+    harness.feed = feed.plan("publish", None, Fault.LOST).plan(
+        "find", None, None, *[Fault.EMPTY] * 7
+    )
+    plan = make_plan(small_model(cells=1))
+    assert harness.sweep(plan).exit_code() is Exit.OK
+    assert set(harness.statuses().values()) == {Status.PUBLISHED}
+    assert harness.begun is not None
+    events = list(harness.state.events(harness.begun.info.id))
+    told = [one.status for one in events if one.cell == next(plan.cells()).id]
+    assert told[-2:] == [Status.PUBLISH_FAILED, Status.PUBLISHED]
+
+
 def test_a_host_that_may_not_publish_stops_the_sweep_and_keeps_the_work(
     harness: SweepHarness,
 ) -> None:
