@@ -49,8 +49,8 @@ _spared = sa.and_(
     lease.c.expires_at > lease.c.renewed_at + 1.5 * lease.c.ttl,
     lease.c.expires_at > now() - lease.c.ttl / 2,
 )
-"""It has had its second term, and was not renewed since. One that ran out long ago and is still here
-was looked at by nobody: the database was away, or all were."""
+"""It has had its second term, and was not renewed since. One that ran out long ago and is still
+here was looked at by nobody: the database was away, or all were."""
 _SPARE = sa.update(lease).where(_late, ~_spared).values(expires_at=now() + lease.c.ttl)
 """Gives every lease that was not renewed in time one more term, once."""
 _open = work.c.state.in_(("todo", "leased"))
