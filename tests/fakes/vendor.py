@@ -1,8 +1,8 @@
 """Stands for the package `openvino` in an environment of its own: ONNX Runtime under its names.
 
-Copied there as `openvino.py`. It misbehaves once, as the file `told` in that environment says:
-`crash` or `hang` when a model is compiled, `crash early` or `hang early` at first sight, `crash
-running` or `hang running` when it is run.
+Copied there as `openvino.py`. It misbehaves as the file `told` in that environment says: `crash` or
+`hang` when a model is compiled, `crash early` or `hang early` at first sight, `crash running` or
+`hang running` when it is run. It does so once; with `crash always early` every time.
 """
 
 from __future__ import annotations
@@ -22,11 +22,13 @@ TYPES = {"tensor(float)": "f32", "tensor(int64)": "i64"}
 
 
 def misbehave(when: str) -> None:
-    """Once, if told so."""
-    what, _, early = (TOLD.read_text("utf-8") if TOLD.exists() else "").partition(" ")
-    if not what or early != when:
+    """If told so."""
+    what, *more = TOLD.read_text("utf-8").split() if TOLD.exists() else [""]
+    always = "always" in more
+    if not what or " ".join(word for word in more if word != "always") != when:
         return
-    TOLD.unlink()
+    if not always:
+        TOLD.unlink()
     if what == "crash":
         os.kill(os.getpid(), signal.SIGSEGV)
     while True:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 from pathlib import Path
 
 import onnx
@@ -11,8 +13,8 @@ from machine.ledger import Ledger
 from machine.reservations import DISTURBS
 from state.records import MeasurementKind
 from state.state import open_state
-from tests.machine.timing import patient
-from tests.sweeps.command import Project, model
+from tests.machine.timing import eventually, patient
+from tests.sweeps.command import INTERRUPTED, Project, model
 from tests.verification import packages
 from tests.verification.vendor import Vendor
 from workers.measure.running import unpack
@@ -113,6 +115,22 @@ def test_a_library_that_is_lost_costs_one_measurement(
     assert measured["graphs"][0]["latency"]["count"] == 40
     assert measured["runtime"]["version"] == "openvino 9999.1"
     assert project.processes() == []
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="SIGTERM")
+@pytest.mark.parametrize("verb", ["bench", "trace"])
+def test_a_command_that_a_scheduler_ends_says_how_it_goes_on(
+    project: Project, vendor: Vendor, verb: str
+) -> None:
+    onnx.save(packages.model(), project.folder / "a.onnx")
+    vendor.tell("hang running")
+    with project.start(verb, "a.onnx", "--target", "ov_cpu", plain=True) as running:
+        assert eventually(lambda: not vendor.told.exists(), 60)
+        running.signal(signal.SIGTERM)
+        ran = running.end()
+    assert ran.code == 130
+    assert ran.err.endswith(INTERRUPTED)
+    assert project.alone()
 
 
 def test_a_build_of_this_machine_is_named(project: Project, tmp_path: Path) -> None:

@@ -9,11 +9,13 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+import onnx
 import psutil
 import pytest
 
-from tests.machine.timing import patient
-from tests.sweeps.command import Project, Running, model
+from tests.machine.timing import eventually, patient
+from tests.sweeps.command import INTERRUPTED, Project, Running, model
+from tests.verification import packages
 from tests.verification.vendor import Vendor
 
 pytestmark = [
@@ -130,3 +132,21 @@ def test_a_compiler_that_hangs_is_ended_by_the_limit(tmp_path: Path, vendor: Ven
     assert sorted(compiled(project).values()) == ["build_timeout", "published"]
     project.ok("retry", "s1")
     assert project.statuses("s1") == {"published": 4}
+
+
+def test_a_compilation_of_files_that_a_scheduler_ends_says_how_it_goes_on(
+    tmp_path: Path, vendor: Vendor
+) -> None:
+    project = project_of(tmp_path / "project", vendor, 1)
+    onnx.save(packages.model(), project.folder / "a.onnx")
+    vendor.told.write_text("hang", "utf-8")
+    words = ("compile", "a.onnx", "--profile", "ov_cpu", "-o", "compiled")
+    with project.start(*words, plain=True) as running:
+        assert eventually(lambda: not vendor.told.read_text("utf-8"), 60)
+        running.signal(signal.SIGTERM)
+        ran = running.end()
+    assert ran.code == 130
+    assert ran.err.endswith(INTERRUPTED)
+    assert project.alone()
+    assert [path.name for path in project.folder.glob("*.onnx")] == ["a.onnx"]
+    assert project.run(*words).code == 0

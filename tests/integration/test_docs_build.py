@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
+
+import pytest
 
 from tests.docs.pages import DOCS, blocks, commands
 from tests.services.installing import lacking
@@ -43,26 +47,56 @@ def test_every_page_with_commands_is_run_or_says_where_else_they_are() -> None:
     assert {name for name in shown if not name.startswith(tuple(OUTSIDE))} == set(RUN)
 
 
-def check(project: Project, page: str, codes: Mapping[str, int] | None = None) -> dict[str, Ran]:
+def check(
+    project: Project, page: str, codes: Mapping[str, int] | None = None, *, about: str = ""
+) -> dict[str, Ran]:
     """Run the commands of a page in order; each ends well, or with the code that is given."""
-    shown = commands(DOCS / page)
+    shown = [words for words in commands(DOCS / page) if about in " ".join(words)]
     ran = {" ".join(words): one for words, one in zip(shown, project.session(shown), strict=True)}
     for words, one in ran.items():
         assert (one.code, one.err) == ((codes or {}).get(words, 0), ""), (words, one)
     return ran
 
 
-def test_the_tutorial_does_what_it_says(project: Project) -> None:
-    script = [str(DOCS / "samples" / "reviews" / "train.py"), "reviews"]
-    subprocess.run([sys.executable, *script], cwd=project.folder, check=True, capture_output=True)
-    told = check(project, "tutorial.md")
-    ran = list(told.values())
+@pytest.fixture
+def reviews(project: Project, reviews_model: Path) -> Project:
+    """A project with what the tutorial's script makes."""
+    shutil.copytree(reviews_model, project.folder / "reviews")
+    return project
+
+
+@pytest.fixture(scope="module")
+def reviews_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("trained") / "reviews"
+    script = str(DOCS / "samples" / "reviews" / "train.py")
+    subprocess.run([sys.executable, script, folder], check=True, capture_output=True)
+    return folder
+
+
+def test_the_tutorial_does_what_it_says(reviews: Project) -> None:
+    project = reviews
+    ran = list(check(project, "tutorial.md").values())
     assert ran[-1].out.splitlines()[-1].endswith(" unchanged")
     assert "now fails" not in ran[-1].out
     summary = json.loads((project.folder / "out" / "summary.json").read_text("utf-8"))
     assert (summary["stamp"], summary["exit_code"]) == ("tutorial", 0)
     assert "Sweep" in (project.folder / "report.html").read_text("utf-8")
     assert list((project.folder / "pulled").rglob("*.onnx"))
+
+
+@pytest.mark.engine
+def test_the_tutorial_judges_a_model_on_its_own_data(reviews: Project) -> None:
+    """The same commands with the engine that builds: another one tells of no samples."""
+    reviews.env["MODELMILL_ENGINE"] = "optimum"
+    ran = check(reviews, "tutorial.md", about="reviews")
+    _plan, swept, status, shown = ran.values()
+    assert "2 cells: 2 published" in swept.out
+    for target, least in (("mlas_cpu", 60), ("qnn_npu", 15)):
+        (line,) = (one for one in status.out.splitlines() if f"@{target} " in one)
+        told = re.search(r"; 16 dataset samples, ([\d.]+) dB, 100\.0% agree$", line)
+        assert told, line
+        assert float(told[1]) >= least
+    assert "verified on 16 dataset samples, " in shown.out
 
 
 def test_the_page_of_tabular_models_does_what_it_says(project: Project) -> None:

@@ -121,24 +121,36 @@ def test_a_vendor_library_that_fails_costs_one_rung_of_one_cell(
         assert after.to_json()["runtimes"][1]["ran"]
 
 
+def test_a_vendor_library_that_cannot_even_start_is_a_missing_one(
+    harness: VerificationHarness, vendor: Vendor
+) -> None:
+    vendor.tell("crash always early")
+    climbed = harness.climb(model(), claim(target=OV))
+    assert not climbed.failed
+    told_why = climbed.to_json()["runtimes"][1]["not_run"]
+    assert told_why.startswith("the engine host died with")
+    assert told_why in Demand.parse("parity@ep").lacks(climbed.to_json())
+
+
 def test_a_vendor_library_that_cannot_start_once_is_asked_again(
     harness: VerificationHarness, vendor: Vendor
 ) -> None:
     vendor.tell("crash early")
     climbed = harness.climb(model(), claim(target=OV))
     assert not climbed.failed
-    assert climbed.to_json()["runtimes"][1]["ran"]  # it was asked again
+    assert climbed.to_json()["runtimes"][1]["ran"]
 
 
-def test_a_vendor_library_that_hangs_at_first_sight_is_asked_again(
+def test_a_vendor_library_that_hangs_at_first_sight_is_a_missing_one(
     tmp_path: Path, vendor: Vendor
 ) -> None:
-    vendor.tell("hang early")
+    vendor.tell("hang always early")
     limits = HostLimits(start_timeout=2.0)
     found = Runtimes(tmp_path / "logs", limits, pythons={"openvino": vendor.python})
     missing = found.of_kind(OPENVINO)
     found.close()
-    assert not isinstance(missing, Missing)  # it was asked again
+    assert isinstance(missing, Missing)
+    assert missing.why == "no answer within 2 s"
 
 
 def test_an_interpreter_without_the_package_is_told_with_the_way_to_mend_it(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from matrix.errors import Exit
@@ -13,9 +12,13 @@ from tests.sweeps.command import Project
 READY = "org/ready/onnx/model.onnx"
 
 
-def registry(*names: str) -> str:
-    entry = {"task": "image-classification", "model_type": "resnet", "group": "g", "priority": "P0"}
-    return json.dumps([{"hf_id": name, **entry} for name in names])
+def catalog(*names: str) -> str:
+    """Models whose repositories hold no image processor."""
+    return "\n".join(
+        f'[[model]]\nid = "{name}"\ntask = "image-classification"\n'
+        'samples = { kind = "synthetic", reason = "its weights are noise" }\n'
+        for name in names
+    )
 
 
 def test_the_hub_is_asked_by_one_cell_for_all_and_told_once(tmp_path: Path) -> None:
@@ -23,8 +26,8 @@ def test_the_hub_is_asked_by_one_cell_for_all_and_told_once(tmp_path: Path) -> N
     files = {
         f"onnx/{file.name}": file.read_bytes() for file in sorted((tmp_path / "files").iterdir())
     }
-    (tmp_path / "registry.json").write_text(
-        registry(READY, "org/gone-1", "org/gone-2", "org/gone-3"), encoding="utf-8"
+    (tmp_path / "catalog.toml").write_text(
+        catalog(READY, "org/gone-1", "org/gone-2", "org/gone-3"), encoding="utf-8"
     )
     with hub.serve({"org/ready": {**files, "LICENSE": b"free"}}) as served:
         env = {
@@ -35,8 +38,8 @@ def test_the_hub_is_asked_by_one_cell_for_all_and_told_once(tmp_path: Path) -> N
             "HF_HOME": str(tmp_path / "cache"),
         }
         project = Project(tmp_path, env)
-        targets = ("--target", "mlas_cpu,ov_cpu,qnn_gpu")
-        ran = project.run("sweep", "registry.json", "--stamp", "s1", *targets)
+        targets = ("--target", "mlas_cpu,ov_cpu,qnn_npu")
+        ran = project.run("sweep", "catalog.toml", "--stamp", "s1", *targets)
     assert ran.code == Exit.CELLS_FAILED, ran
     assert ran.out.count("are not in the local cache fail until it is back") == 1, ran.out
     asked = {name: served.asked.count(name) for name in ("org/gone-2", "org/gone-3")}

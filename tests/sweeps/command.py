@@ -36,6 +36,8 @@ PLAIN = ("-m", "tests.sweeps.plain")
 """The same command, but the slots run without Prefect: a start costs a third."""
 NOBODY = "http://127.0.0.1:9/api"
 """A Prefect server that does not answer: whoever needs Prefect fails with it."""
+INTERRUPTED = "modelmill: interrupted (run the same command again)\n"
+"""The last word of a command that is ended and has no better way to go on."""
 LIMIT = 120.0
 
 

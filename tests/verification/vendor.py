@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import sysconfig
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -25,7 +24,7 @@ class Vendor:
         return self.folder / "told"
 
     def tell(self, what: str) -> None:
-        """What it does wrong, once."""
+        """What it does wrong; once, if it is not `always`."""
         self.told.write_text(what, "utf-8")
 
     @classmethod
@@ -36,7 +35,9 @@ class Vendor:
         ask = "import sysconfig; print(sysconfig.get_path('purelib'))"
         site = Path(subprocess.check_output([found.python, "-c", ask], text=True).strip())
         if not empty:
-            (site / "ours.pth").write_text(sysconfig.get_path("purelib"), "utf-8")
+            # All of them: a virtual environment may have its packages from another one.
+            ours = [folder for folder in sys.path if Path(folder).name == "site-packages"]
+            (site / "ours.pth").write_text("\n".join(ours), "utf-8")
             (site / "openvino.py").write_bytes(_source("tests.fakes.vendor"))
         return found
 

@@ -298,6 +298,14 @@ def test_every_server_has_the_same_settings() -> None:
     assert served(dict(line.split("=", 1) for line in literals)) == wanted
     for variables in (systemd, load(COMPOSE)["services"]["server"]["environment"]):
         assert variables["PREFECT_UI_STATIC_DIRECTORY"]
+    page = (DEPLOY.parent / "docs" / "fleet.md").read_text("utf-8")
+    rows = [line for line in page.splitlines() if line.startswith(("| `SERVICES_", "| `ANALYTICS"))]
+    for name, value in wanted.items():
+        end = name.removeprefix("PREFECT_SERVER_")
+        short = f"..._{end[end.find('READ_') :]}" if "READ_" in end else end
+        told = [row for row in rows if f"`{short}`" in row and end.partition("_READ_")[0] in row]
+        assert told, name
+        assert value in told[0].split("|")[2].replace("`", "").split(), name
 
 
 def test_there_is_one_way_to_make_databases() -> None:
