@@ -15,25 +15,38 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from feed.errors import Corrupt, Rejected, Unavailable, VersionExists
 from feed.layout import Layout, Manifest
-from machine.files import create_exclusive, flush_all, flush_folder
+from machine.files import create_exclusive, flush_all, flush_folder, read_json
 from machine.locks import take
 from machine.processes import claim, owner_alive
 from machine.waits import WaitedTooLong, WaitRules
-from matrix.digest import FileEntry
+from matrix.codec import from_json, to_json
+from matrix.digest import SHA256, FileEntry
+from matrix.naming import Limits
 
 LOCK_WAIT = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Note:
+    """What is being moved, and by whom."""
+
+    owner: str
+    package: str
+    version: str
+    blobs: list[str]
 
 
 class Committer:
     """Commits staged versions to one feed."""
 
-    def __init__(self, layout: Layout, most_versions: int) -> None:
+    def __init__(self, layout: Layout, limits: Limits) -> None:
         self._layout = layout
-        self._most_versions = most_versions
+        self._limits = limits
         self._note = layout.tmp / "commit.json"
 
     @contextmanager
@@ -114,27 +127,33 @@ class Committer:
         flush_all(flush_folder, folders)
 
     def _write_note(self, version: Manifest, blobs: list[str]) -> None:
-        note = {
-            "owner": claim(),
-            "package": version.package,
-            "version": version.version,
-            "blobs": blobs,
-        }
+        note = _Note(claim(), version.package, version.version, blobs)
         half = self._layout.tmp / "commit.new"  # a fixed name: kill -9 leaves one at most
-        half.write_text(json.dumps(note), "utf-8")
+        half.write_text(json.dumps(to_json(note)), "utf-8")
         half.replace(self._note)
 
     def _undo(self) -> None:
         try:
-            note = json.loads(self._note.read_bytes())
+            note = from_json(read_json(self._note), _Note)
+            self._check(note)
         except FileNotFoundError:
             return
         except ValueError as error:
-            raise Corrupt(f"{self._note} cannot be read", hint="remove the file") from error
-        final = self._layout.manifest(note["package"], note["version"])
-        if not final.exists() and owner_alive(note["owner"]):
+            raise Corrupt(
+                f"{self._note} cannot be read: {error}", hint="remove the file"
+            ) from error
+        final = self._layout.manifest(note.package, note.version)
+        if not final.exists() and owner_alive(note.owner):
             raise Unavailable(f"file locks do not work in {self._layout.root}")
-        self._take_back(final, note["blobs"])
+        self._take_back(final, note.blobs)
+
+    def _check(self, note: _Note) -> None:
+        """Raise `ValueError` unless all that would be removed is the feed's: whoever can write to
+        the feed can write a note."""
+        named = self._limits.package.problem(note.package)
+        named = named or self._limits.version.problem(note.version)
+        if named or not all(map(SHA256.fullmatch, note.blobs)):
+            raise ValueError(named or "it names a blob that is no digest")
 
     def _take_back(self, final: Path, blobs: Iterable[str]) -> None:
         """Remove what was moved for a version that never showed, and the note of it."""
@@ -151,7 +170,7 @@ class Committer:
             count = len(os.listdir(folder))  # noqa: PTH208 - only counted
         except FileNotFoundError:
             return True
-        if count >= self._most_versions:
+        if count >= self._limits.versions:
             raise Rejected(
                 f"{package} has {count} versions, deleted ones included; the feed takes no more",
                 hint="publish under another package name",

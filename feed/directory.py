@@ -19,9 +19,9 @@ from feed.checked import Meter, read_blocks, receive, write_checked
 from feed.commit import Committer
 from feed.errors import Corrupt, NotFound, Rejected, VersionExists, feed_errors
 from feed.interface import LocalFile, Progress, Published
-from feed.layout import STAGE, Layout, Manifest, parse_manifest
+from feed.layout import STAGE, Layout, Manifest, corrupt, parse_manifest
 from feed.rules import STRICTEST, check_publish, headroom_problems, matching, view_problem
-from machine.files import flush_all, flush_file, flush_folder, long_path
+from machine.files import flush_all, flush_file, flush_folder, long_path, read_file
 from machine.processes import claim
 from matrix.digest import FileEntry
 from matrix.errors import in_lines
@@ -37,7 +37,7 @@ class DirectoryFeed:
 
     def __init__(self, root: Path, *, limits: Limits = STRICTEST) -> None:
         self._layout = Layout(long_path(root))
-        self._committer = Committer(self._layout, limits.versions)
+        self._committer = Committer(self._layout, limits)
         self.name = f"dir:{root.resolve().as_posix()}"
         self.limits = limits
 
@@ -215,7 +215,11 @@ class DirectoryFeed:
 
     def _read(self, package: str, version: str) -> Manifest:
         path = self._layout.manifest(package, version)
-        return parse_manifest(path.read_bytes(), str(path), package, version)
+        try:
+            data = read_file(path)
+        except ValueError as error:
+            raise corrupt(str(path), str(error)) from error
+        return parse_manifest(data, str(path), package, version)
 
     def names(self, package: str, prefix: str = "") -> list[str]:
         """The versions of a package by name."""

@@ -22,9 +22,9 @@ from pathlib import Path
 from feed.errors import Corrupt, NotFound, Rejected, feed_errors
 from feed.interface import Published
 from machine.disk import existing
-from machine.files import create_exclusive, remove
+from machine.files import create_exclusive, read_json, remove
 from machine.processes import abandoned, claim, claim_in
-from matrix.codec import from_versioned, parse_json, to_json
+from matrix.codec import from_versioned, to_json
 from matrix.digest import SHA256, FileEntry
 
 MARKER = "modelmill-feed.json"
@@ -59,15 +59,13 @@ class Layout:
     def check(self) -> None:
         """Refuse what is not a feed: an unmounted disk must not look like an empty feed."""
         try:
-            data = self.marker.read_bytes()
+            layout = read_json(self.marker)["layout"]
         except (FileNotFoundError, NotADirectoryError) as error:
             raise NotFound(
                 f"no directory feed at {self.root} (it has no {MARKER})",
                 hint="check the path and the disk; a sweep that publishes makes a new feed",
             ) from error
-        try:
-            layout = parse_json(data)["layout"]
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, LookupError, TypeError) as error:
             raise Rejected(f"{self.marker} is not the marker of a feed") from error
         if layout != LAYOUT:
             raise Rejected(
@@ -161,16 +159,17 @@ def parse_manifest(data: bytes, path: str, package: str, version: str) -> Manife
     try:
         manifest = from_versioned(data, Manifest, FORMAT)
     except ValueError as error:
-        raise _corrupt(path, str(error)) from error
+        raise corrupt(path, str(error)) from error
     if (manifest.package, manifest.version) != (package, version):
-        raise _corrupt(path, f"it describes {manifest.package} {manifest.version}")
+        raise corrupt(path, f"it describes {manifest.package} {manifest.version}")
     for file in manifest.files:
         if file.size < 0 or not SHA256.fullmatch(file.sha256):
-            raise _corrupt(path, f"{file.path!r} has no size or no SHA-256")
+            raise corrupt(path, f"{file.path!r} has no size or no SHA-256")
     return manifest
 
 
-def _corrupt(path: str, what: str) -> Corrupt:
+def corrupt(path: str, what: str) -> Corrupt:
+    """The error for a manifest that cannot be understood."""
     return Corrupt(
         f"the manifest {path} cannot be read: {what}",
         hint="restore the file from a copy of the feed; without it the listing is incomplete",

@@ -26,6 +26,7 @@ from feed.attestation import (
     statement_problems,
 )
 from feed.index import INDEX_FILE
+from machine.files import read_file
 from matrix import digest
 from matrix.errors import MillError
 from matrix.manifest import checked_manifest, checked_record
@@ -180,4 +181,4 @@ class _Judged:
         return Check("signature", note="signed, not checked: no key was given")
 
     def _read(self, name: str) -> bytes:
-        return (self.folder / name).read_bytes()
+        return read_file(self.folder / name)

@@ -22,6 +22,7 @@ CHUNK = 1 << 20
 
 def blocks(path: Path) -> Iterator[bytes]:
     """The bytes of a file, piece by piece."""
+    _refuse_endless(path)
     with path.open("rb", buffering=0) as file:
         while block := file.read(CHUNK):
             yield block
@@ -77,6 +78,13 @@ def read_json(path: Path, most: int = MOST_JSON) -> Any:
         return json.loads(read_file(path, most))
     except RecursionError:
         raise ValueError(f"{path.name} is nested too deeply") from None
+
+
+def _refuse_endless(path: Path) -> None:
+    """Raise `OSError` for a pipe or a device: they have no end, and opening a pipe may wait."""
+    mode = path.stat().st_mode
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        raise OSError(errno.EINVAL, "it is not a file", str(path))
 
 
 def read_file(path: Path, most: int = MOST_JSON) -> bytes:

@@ -11,7 +11,7 @@ from typing import Any
 from flows.observe.masking import masked_json
 from flows.onboard.coverage import Effort, Probe
 from flows.onboard.goals import STUCK, Tier
-from machine.files import hash_file, replace_file
+from machine.files import hash_file, read_json, replace_file
 from matrix.codec import from_json, to_json
 from matrix.errors import MillError
 from matrix.reader import parse_toml
@@ -136,13 +136,11 @@ def read(folder: Path) -> Record:
     path = folder / RECORD
     hint = "name the folder of an onboarding"
     try:
-        if path.stat().st_size > _MOST:
-            raise Unreadable(f"{path} is too large for a record", hint=hint)
-        data = json.loads(path.read_bytes())
+        data = read_json(path, _MOST)
     except OSError as error:
         raise Unreadable(f"{path} cannot be read: {error.strerror}", hint=hint) from None
-    except (ValueError, RecursionError) as error:
-        raise Unreadable(f"{path} is not JSON: {error}", hint=hint) from None
+    except ValueError as error:
+        raise Unreadable(f"{path} is no record: {error}", hint=hint) from None
     if isinstance(data, dict) and data.get("schema", SCHEMA) != SCHEMA:
         raise Unreadable(f"{path} is of schema {data['schema']}", hint="use a newer modelmill")
     try:

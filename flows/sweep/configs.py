@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from machine.files import read_json
 from matrix.model import Model, Source, SourceKind
 
 CONFIG = "config.json"
@@ -53,9 +53,7 @@ def snapshot(source: Source) -> Path | None:
 
 def _read(file: Path) -> Mapping[str, Any] | None:
     try:
-        if file.stat().st_size > LARGEST:
-            return None
-        found = json.loads(file.read_bytes())
-    except (OSError, ValueError, RecursionError):
+        found = read_json(file, LARGEST)
+    except (OSError, ValueError):
         return None
     return found if isinstance(found, dict) else None

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from workers.engine import StageError
 from workers.sources import ready_files as ready
 from workers.sources.errors import auth_error, export_error, network_error, one_line
-from workers.sources.links import refuse_links
+from workers.sources.links import refuse_foreign
 from workers.sources.weights import SIDE_FILES, check_complete, matching, patterns
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -102,7 +102,7 @@ def _cached(ref: str, commit: str, check: Callable[[Path], object]) -> Path | No
 
     with contextlib.suppress(LocalEntryNotFoundError, StageError):
         cached = Path(snapshot_download(ref, revision=commit, local_files_only=True))
-        refuse_links(cached)
+        refuse_foreign(cached)
         check(cached)
         return cached
     return None
@@ -129,7 +129,7 @@ def _fetch(ref: str, commit: str, target: Path, wanted: list[str], *, offline: b
         snapshot_download(ref, revision=commit, allow_patterns=patterns, local_dir=target)
     except _errors() as error:
         raise _typed(ref, commit, error) from error
-    refuse_links(target)
+    refuse_foreign(target)
     return target
 
 

@@ -1,8 +1,9 @@
-"""Links in the folder of a model: they make a file of this machine look like one of the model's.
+"""What the folder of a model may hold: files and folders of its own.
 
-Whoever made the folder chose them, and what they lead to would be published. They are followed
-nowhere but inside the Hub's own cache, where every file of a model is a link to one of the Hub's
-own blobs. The folder itself may be a link: its path is what the user typed.
+A link makes a file of this machine look like one of the model's. Whoever made the folder chose it,
+and what it leads to would be published. Links are followed nowhere but inside the Hub's own cache,
+where every file of a model is a link to one of the Hub's own blobs. The folder itself may be a
+link: its path is what the user typed. A pipe or a device has no end, and may never answer.
 """
 
 from __future__ import annotations
@@ -16,20 +17,22 @@ _HINT = "put the file itself there: links of a model's folder are not followed"
 
 
 def own_file(folder: Path, name: str) -> Path:
-    """The file of a folder under a relative name. Raises `StageError` if that is a link, or below
-    one."""
+    """The file of a folder under a relative name. Raises `StageError` if that is a link, below one,
+    or no file."""
     path = folder
     for part in PurePosixPath(name).parts:
         path /= part
         if is_link(path) and not _is_blob(path):
             raise export_error(f"{name} in the model's folder is a link", _HINT)
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise export_error(f"{name} in the model's folder is not a file", "remove it")
     return path
 
 
-def refuse_links(folder: Path) -> None:
-    """Raise `StageError` for the first link anywhere below a folder."""
+def refuse_foreign(folder: Path) -> None:
+    """Raise `StageError` for the first link, pipe or device anywhere below a folder."""
     for path in sorted(folder.rglob("*")):
-        if is_link(path):
+        if is_link(path) or not (path.is_file() or path.is_dir()):
             own_file(folder, path.relative_to(folder).as_posix())
 
 

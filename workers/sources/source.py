@@ -15,7 +15,7 @@ from workers.engine import Request
 from workers.sources import hub
 from workers.sources import ready_files as ready
 from workers.sources.errors import export_error, failing
-from workers.sources.links import own_file, refuse_links
+from workers.sources.links import own_file, refuse_foreign
 from workers.sources.weights import check_complete, float_bytes, matching, patterns
 
 
@@ -84,7 +84,7 @@ def folder_of(request: Request, commit: str | None, scratch: Path) -> Path:
         folder = Path(source["ref"])
         if source.get("file"):
             return folder
-        refuse_links(folder)
+        refuse_foreign(folder)
     check_complete(folder, source["ref"], pickle=allow["pickle"])
     if not allow["remote_code"]:
         with suppress(OSError, ValueError):  # one that cannot be read loads no model
@@ -124,7 +124,7 @@ def _resolve_file(folder: Path, file: str) -> Resolved:
 def _resolve_folder(folder: Path, allow: Mapping[str, bool]) -> Resolved:
     if not folder.is_dir():
         raise export_error(f"{folder} does not exist", "correct the path in the catalog")
-    refuse_links(folder)
+    refuse_foreign(folder)
     check_complete(folder, str(folder), pickle=allow["pickle"])
     names = (path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
     wanted = matching(names, patterns(pickle=allow["pickle"], remote_code=allow["remote_code"]))

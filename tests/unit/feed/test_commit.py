@@ -20,6 +20,7 @@ from feed.errors import Corrupt, NoSpace, Unavailable, VersionExists
 from feed.interface import write_description
 from feed.layout import Layout, Manifest
 from feed.publisher import Publisher
+from feed.rules import STRICTEST
 from machine.files import create_exclusive
 from machine.processes import claim
 from tests.fakes.feed import tree_of, write_files
@@ -142,6 +143,31 @@ def test_the_note_of_a_living_process_means_that_locks_do_not_work(
         feed.publish("pkg", "1.0.1", write_files(tmp_path / "src", {"x": b"1"}), "")
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"blobs": ["../../victim"]},
+        {"blobs": ["../../empty/victim"]},
+        {"blobs": {"../../victim": 1}},
+        {"package": "../../empty"},
+        {"package": "pkg", "version": "../../../empty/1"},
+        {"owner": 3},
+    ],
+)
+def test_a_note_of_somebody_else_removes_nothing_outside_of_the_feed(
+    feed: DirectoryFeed, tmp_path: Path, wrong: dict[str, object]
+) -> None:
+    (tmp_path / "victim").write_text("mine", "utf-8")
+    (tmp_path / "empty").mkdir()
+    note = {"owner": dead_name(), "package": "pkg", "version": "1.0.0", "blobs": [], **wrong}
+    place = tmp_path / "feed" / "tmp" / "commit.json"
+    place.write_text(json.dumps(note), "utf-8")
+    with pytest.raises(Corrupt, match=r"commit\.json cannot be read: "):
+        feed.publish("pkg", "1.0.1", write_files(tmp_path / "src", {"x": b"1"}), "")
+    assert (tmp_path / "victim").exists()
+    assert (tmp_path / "empty").exists()
+
+
 def test_a_note_that_cannot_be_read_is_an_error(feed: DirectoryFeed, tmp_path: Path) -> None:
     (tmp_path / "feed" / "tmp" / "commit.json").write_text("{")
     with pytest.raises(Corrupt, match=r"commit\.json"):
@@ -151,7 +177,7 @@ def test_a_note_that_cannot_be_read_is_an_error(feed: DirectoryFeed, tmp_path: P
 def test_a_lock_that_is_held_is_waited_for_no_longer_than_the_deadline(
     feed: DirectoryFeed, tmp_path: Path
 ) -> None:
-    committer = Committer(Layout(tmp_path / "feed"), 5000)
+    committer = Committer(Layout(tmp_path / "feed"), STRICTEST)
     with (
         FileLock(tmp_path / "feed" / "tmp" / "commit.lock"),
         pytest.raises(Unavailable, match="locked"),
@@ -163,7 +189,7 @@ def test_a_lock_that_is_held_is_waited_for_no_longer_than_the_deadline(
 def test_without_the_lock_the_manifest_is_still_exclusive(
     feed: DirectoryFeed, tmp_path: Path
 ) -> None:
-    committer = Committer(Layout(tmp_path / "feed"), 5000)
+    committer = Committer(Layout(tmp_path / "feed"), STRICTEST)
     files = write_files(tmp_path / "src", {"x": b"1"})
     feed.publish("pkg", "1.0.0", files, "first")
     temp = tmp_path / "feed" / "tmp" / "manifest"

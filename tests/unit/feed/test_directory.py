@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,6 +12,7 @@ import pytest
 from feed.directory import DirectoryFeed
 from feed.errors import (
     Corrupt,
+    FeedError,
     NoSpace,
     NotFound,
     Rejected,
@@ -172,6 +174,21 @@ def test_foreign_files_are_no_versions(
     (tmp_path / "feed" / "views" / "desktop.ini").touch()
     assert list(feed.packages()) == ["pkg"]
     assert [found.version for found in feed.versions("pkg")] == ["1.0.0"]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with names are POSIX's")
+@pytest.mark.parametrize("place", ["modelmill-feed.json", "packages/pkg/1.0.0.json", "blobs"])
+def test_a_pipe_in_place_of_a_file_is_not_waited_for(
+    feed: DirectoryFeed, files: tuple[LocalFile, ...], tmp_path: Path, place: str
+) -> None:
+    feed.publish("pkg", "1.0.0", files, "")
+    where = tmp_path / "feed" / place
+    if where.is_dir():
+        (where,) = where.rglob(files[0].entry.sha256)
+    where.unlink()
+    os.mkfifo(where)
+    with pytest.raises(FeedError, match=r"is not the marker|is not a file"):
+        _ = feed.versions("other"), feed.fetch("pkg", "1.0.0", tmp_path / "out")
 
 
 def test_a_hostile_manifest_writes_nothing_outside(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -157,3 +158,9 @@ def test_rubbish_in_place_of_a_config_is_none(project: Path, text: str) -> None:
     (project / "config.json").write_text(text, "latin-1")
     mine = Model("a/b", "fill-mask", Source(SourceKind.FOLDER, str(project)))
     assert config_of(mine) is None
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with names are POSIX's")
+def test_a_pipe_in_place_of_a_config_is_not_waited_for(project: Path) -> None:
+    os.mkfifo(project / "config.json")
+    assert config_of(Model("a/b", "fill-mask", Source(SourceKind.FOLDER, str(project)))) is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import date
@@ -46,6 +47,12 @@ def test_without_its_model_a_folder_cannot_be_checked_and_is_not_approved(tmp_pa
     assert found.answer is Answer.REQUEST_CHANGES
     assert [one.text.partition(":")[0] for one in found.objections] == ["it cannot be checked here"]
     assert found.checked == ("6 files by their digests",)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with names are POSIX's")
+def test_a_pipe_in_place_of_the_record_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / files.RECORD)
+    assert f"{files.RECORD} is not a file" in said(reviewed(tmp_path))
 
 
 def _tier(goal: str, **changes: Any) -> Callable[[Record], Record]:
@@ -229,11 +236,11 @@ def test_files_that_are_not_those_of_the_record(
     ("content", "text"),
     [
         (None, "cannot be read"),
-        ("{", "is not JSON"),
+        ("{", "is no record"),
         ("[]", "Expected `object`"),
         ('{"schema": 2}', "use a newer modelmill"),
         ('{"model": "a"}', "missing required field"),
-        ("[" * 100_000, "is not JSON"),
+        ("[" * 100_000, "is no record"),
     ],
 )
 def test_a_folder_without_a_record_is_one_clear_line(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +17,7 @@ from machine.files import is_link
 from tests.engines.sources import folder_source, make_request, write_model
 from workers.engine import StageError
 from workers.sources import model_file, onnx_graph, source, weight_file
-from workers.sources.links import own_file, refuse_links
+from workers.sources.links import own_file, refuse_foreign
 from workers.sources.ready_files import parts_of, side_files
 from workers.verify.checker import inspect, references
 
@@ -46,6 +47,17 @@ def test_a_link_in_the_folder_of_a_model_is_refused_by_name(
         with pytest.raises(StageError, match=f"^{name} in the model's folder is a link$") as raised:
             read(request)
         assert "put the file itself there" in raised.value.hint
+
+
+@pytest.mark.parametrize("name", ["vocab.txt", "config.json", "model.safetensors", "LICENSE"])
+def test_a_pipe_in_the_folder_of_a_model_is_refused_by_name(tmp_path: Path, name: str) -> None:
+    folder = write_model(tmp_path / "model")
+    (folder / name).unlink(missing_ok=True)
+    os.mkfifo(folder / name)
+    request = make_request(folder_source(folder))
+    for read in (source.resolve, lambda asked: source.folder_of(asked, None, tmp_path)):
+        with pytest.raises(StageError, match=f"^{name} in the model's folder is not a file$"):
+            read(request)
 
 
 def test_a_folder_below_that_is_a_link_is_refused_too(tmp_path: Path, secret: Path) -> None:
@@ -94,7 +106,7 @@ def snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_hubs_links_to_its_own_blobs_are_followed(snapshot: Path) -> None:
-    refuse_links(snapshot)
+    refuse_foreign(snapshot)
     assert own_file(snapshot, "config.json").read_bytes() == b"{}"
 
 
@@ -118,7 +130,7 @@ def test_no_other_link_of_the_cache_is(
     (other / "abc").write_text("{}", "utf-8")
     (snapshot / "vocab.txt").symlink_to(lead(snapshot, secret))
     with pytest.raises(StageError, match=r"vocab\.txt"):
-        refuse_links(snapshot)
+        refuse_foreign(snapshot)
 
 
 def test_what_looks_like_the_cache_is_not_it(snapshot: Path, tmp_path: Path, secret: Path) -> None:
@@ -128,7 +140,7 @@ def test_what_looks_like_the_cache_is_not_it(snapshot: Path, tmp_path: Path, sec
     (model / "blobs").symlink_to(secret.parent, target_is_directory=True)
     (model / "snapshots" / "x" / "vocab.txt").symlink_to("../../blobs/id_rsa")
     with pytest.raises(StageError, match=r"vocab\.txt"):
-        refuse_links(model / "snapshots" / "x")
+        refuse_foreign(model / "snapshots" / "x")
     assert snapshot.is_dir()
 
 
