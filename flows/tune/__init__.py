@@ -56,7 +56,5 @@ The modules:
 - Its results: `conclusion.py` draws the conclusions from the trials; `champions.py` writes the file
   of champions and `staleness.py` says what has changed since then; `explaining.py` traces the
   source of the gain; `learning.py` adds evidence and drafts to the knowledge base; `exported.py`
-  writes all sessions to a file.
-- Recordings: `recordings.py` reads the measurements of other tools, `replay.py` grades them by the
-  rules of those tools and by ours, `elsewhere.py` reads exports of modelmill in the same way.
+  writes all sessions to a file and judges such files again.
 """

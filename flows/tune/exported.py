@@ -1,4 +1,4 @@
-"""Exports tunings for grading elsewhere: every trial, every session, the time of every run.
+"""Exports tunings for judging elsewhere, and judges them: every trial, session and time of a run.
 
 The file holds the rows of the state. A reader computes all verdicts again from the sessions, so it
 can check the verdicts in the file without the device.
@@ -15,10 +15,12 @@ from typing import Any
 
 from flows.cli.quantity import brief
 from flows.observe.masking import masked_json
-from flows.tune.decision import REGRESSION, Decision, after_confirmation, confirm, decide, level
+from flows.observe.tuning.document import TuningPart, part_of
+from flows.tune.decision import REGRESSION, after_confirmation, confirm, decide, level
+from flows.tune.learning import Observation, observations
 from flows.tune.measuring import seed_of
-from flows.tune.record import Recorded, Trial, Tuning, finished_of, trial_of, tuning_of
-from flows.tune.replay import Agreement, Graded, gain, median, npu_opset_rule
+from flows.tune.planning import device_of
+from flows.tune.record import Recorded, Trial, finished_of, trial_of, tuning_of
 from machine.files import replace_file
 from matrix.codec import from_json, to_json
 from matrix.errors import PlanError, Problem
@@ -81,7 +83,7 @@ def grading(file: str) -> Iterator[None]:
         yield
     except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
         problem = Problem(file, f"is not an exported tuning: {error!r}", "export it again")
-        raise PlanError([problem], "the recordings") from None
+        raise PlanError([problem], "the exports") from None
 
 
 def _read(told: Mapping[str, Any]) -> Exported:
@@ -169,37 +171,60 @@ def _whole(sessions: Sequence[Finished], wanted: int) -> bool:
     return len(graphs) >= max(1, wanted) and len(set(map(frozenset, graphs.values()))) == 1
 
 
+@dataclass(frozen=True, slots=True)
+class Graded:
+    """A trial of an export: the recorded verdict, and what its sessions say."""
+
+    file: str
+    model: str
+    trial: str
+    gain: float | None
+    recorded: str
+    verdict: Verdict
+    why: str
+
+
 def graded(file: str, one: Exported, now: Recorded) -> list[Graded]:
-    """Its trials: the recorded verdict, that of the older rule, and that of the data."""
-    pairs = zip(one.recorded.trials, now.trials, strict=True)
-    return [_graded(file, one, was, again) for was, again in pairs if was.verdict is not None]
+    """Its trials."""
+    tuning = one.recorded.tuning
+    return [
+        Graded(
+            file=file,
+            model=f"{tuning.model}@{tuning.target}",
+            trial=was.key,
+            gain=again.gain.gain if again.gain else None,
+            recorded=str(was.verdict),
+            verdict=again.verdict or Verdict.SKIPPED,
+            why=again.why,
+        )
+        for was, again in zip(one.recorded.trials, now.trials, strict=True)
+        if was.verdict is not None
+    ]
 
 
-def _graded(file: str, one: Exported, was: Trial, now: Trial) -> Graded:
-    tuning: Tuning = one.recorded.tuning
-    baseline, candidate = _medians(one.sessions.get((was.key, SessionKind.COMPARISON), ()))
-    rule = npu_opset_rule(baseline, candidate) if baseline else ""
-    told: Decision | None = now.gain
-    gained = gain(median(baseline), median(candidate)) if baseline else None
-    verdict, claim = now.verdict or Verdict.SKIPPED, str(was.verdict)
-    return Graded(
-        recording=file,
-        model=f"{tuning.model}@{tuning.target}",
-        trial=was.key,
-        label=was.title,
-        sessions=tuple(candidate),
-        gain=told.gain if told else gained,
-        claim=claim,
-        rule=rule,
-        verdict=verdict,
-        why=now.why,
-        agreement=Agreement.SUPPORTED if claim == str(verdict) else Agreement.OURS,
-    )
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """A tuning that was measured elsewhere, judged again."""
+
+    rows: tuple[Graded, ...]
+    part: TuningPart
+    observations: tuple[Observation, ...]
 
 
-def _medians(sessions: Sequence[Finished]) -> tuple[list[float], list[float]]:
-    """Of the baseline and of the trial, a median for each session in milliseconds; of a composite,
-    the sum of its graphs."""
-    rounds = added(sessions) if sessions else []
-    other = [median([(one.other + one.null) / 2 for one in rows]) / 1e6 for rows in rounds]
-    return other, [median([one.this for one in rows]) / 1e6 for rows in rounds]
+def grade_files(paths: Sequence[Path], min_gain: float | None) -> list[Elsewhere]:
+    """The tunings of exports. Raises `PlanError`."""
+    step = "modelmill tune report NAME --export FILE writes one"
+    if others := [path for path in paths if not is_export(path)]:
+        told = [Problem(str(path), "is not an exported tuning", step) for path in others]
+        raise PlanError(told, "the exports")
+    return [_again(path.name, one, min_gain) for path in paths for one in read_export(path)]
+
+
+def _again(file: str, one: Exported, min_gain: float | None) -> Elsewhere:
+    with grading(file):
+        # What is learned does not depend on what this command calls a difference.
+        own = regraded(one)
+        now = own if min_gain is None else regraded(one, min_gain)
+        runtime, machine = own.tuning.runtime, own.tuning.machine
+        seen = observations(own, device_of(runtime, machine)) if runtime and machine else ()
+        return Elsewhere(tuple(graded(file, one, now)), part_of(now), tuple(seen))

@@ -18,9 +18,10 @@ from typing import Any
 import numpy as np
 
 from flows.cli.table import render
-from flows.tune import decision, replay
+from flows.tune import decision
 from matrix.trials import Verdict
 from tests.measuring.noise import KINDS, Noise, drawn, experiment, gaussian, recorded
+from tests.tunings import rules
 from workers.measure.verdict import Round, judge
 
 NULLS = 10
@@ -114,23 +115,23 @@ def ours(draw: Draw, random: Any, baseline: list[float], gain: float) -> bool:
 
 def npu(draw: Draw, random: Any, baseline: list[float], gain: float) -> bool:
     """The opset rule of the sweep on an NPU."""
-    return replay.npu_opset_rule(baseline, _sessions(draw, random, gain)) == "true"
+    return rules.npu_opset_rule(baseline, _sessions(draw, random, gain)) == "true"
 
 
 def gpu(draw: Draw, random: Any, baseline: list[float], gain: float) -> bool:
     """Medians, then two more sessions; all must gain."""
     candidate = _sessions(draw, random, gain)
-    if replay.gpu_verdict(_gained(baseline, candidate)) != "KEEP":
+    if rules.gpu_verdict(_gained(baseline, candidate)) != "KEEP":
         return False
     more = [*candidate, *_sessions(draw, random, gain)[:2]]
-    return replay.gpu_confirmation(replay.median(baseline), more) == "KEEP_CONFIRMED"
+    return rules.gpu_confirmation(rules.median(baseline), more) == "KEEP_CONFIRMED"
 
 
 def loop(draw: Draw, random: Any, baseline: list[float], gain: float) -> bool:
     """The loop for one model on a CPU: the median against the spread."""
     candidate = _sessions(draw, random, gain)
-    spread = float(np.std(candidate)) / replay.median(candidate) * 100
-    return replay.loop_verdict(_gained(baseline, candidate), spread) == "KEEP"
+    spread = float(np.std(candidate)) / rules.median(candidate) * 100
+    return rules.loop_verdict(_gained(baseline, candidate), spread) == "KEEP"
 
 
 def _sessions(draw: Draw, random: Any, gain: float) -> list[float]:
@@ -138,7 +139,7 @@ def _sessions(draw: Draw, random: Any, gain: float) -> list[float]:
 
 
 def _gained(baseline: list[float], candidate: list[float]) -> float:
-    return replay.gain(replay.median(baseline), replay.median(candidate))
+    return rules.gain(rules.median(baseline), rules.median(candidate))
 
 
 if __name__ == "__main__":

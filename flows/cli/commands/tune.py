@@ -16,8 +16,8 @@ from matrix.errors import Exit, NothingSelected, UsageError
 
 if TYPE_CHECKING:
     from flows.tune.batch import Order
+    from flows.tune.exported import Graded
     from flows.tune.record import Recorded, Trial
-    from flows.tune.replay import Graded
     from flows.tune.tools import Shown
 
 _SELECTION = tuple(name for name in SELECTION if name not in {"only", "skip"})
@@ -37,8 +37,7 @@ def add(parser: Parser) -> None:
              " to --dest, or their sessions to --export")
     add("--resume", metavar="NAME", help="continue tunings that were interrupted or failed")
     add("--replay", nargs="+", type=Path, metavar="FILE",
-        help="grade measurements made elsewhere: exports, results.json, results.tsv, or folders of"
-             " such files")
+        help="judge exported tunings again, from their sessions")
     add("--space", action="append", type=Path, default=[], metavar="FILE",
         help="your own hypotheses (TOML), in addition to those that come with modelmill")
     add("--only", dest="hypotheses", nargs="+", default=[], metavar="H",
@@ -50,7 +49,7 @@ def add(parser: Parser) -> None:
     add("--name", metavar="NAME", help="a name for the tunings; default: the date and the catalog")
     add("--seed", type=int, metavar="N", help="decides the order of all sessions; default: random")
     add("--export", type=Path, metavar="FILE",
-        help="write all sessions to a file that --replay grades anywhere")
+        help="write all sessions to a file that --replay judges again, anywhere")
     add("--dest", type=Path, metavar="FOLDER",
         help="folder for NAME.html, NAME.md and NAME.json: with report (default: the current one)"
              " or --replay (default: none is written)")
@@ -116,7 +115,7 @@ def _exported(arguments: Arguments, name: str, code: Exit) -> Exit:
         failed = user_errors(f"{path} cannot be written", "name another file with --export")
         with failed, arguments.work.read_state() as state:
             count = export(state, name, path)
-        tell(f"{path} has {count} sessions; grade them with: modelmill tune --replay FILE")
+        tell(f"{path} has {count} sessions; judge them again with: modelmill tune --replay FILE")
     return code
 
 
@@ -225,15 +224,17 @@ def _shown(*, quiet: bool) -> Shown:
 
 
 def _replay(arguments: Arguments) -> Exit:
-    from flows.tune.elsewhere import read_elsewhere, told_of
+    from flows.tune.exported import grade_files
     from matrix.codec import to_json
 
-    found = read_elsewhere(arguments.replay, arguments.min_gain)
+    found = grade_files(arguments.replay, arguments.min_gain)
     rows = [row for one in found for row in one.rows]
     if arguments.dest:
+        from flows.observe.tuning.document import Document
         from flows.observe.tuning.page import write
 
-        for path in write(told_of(found), arguments.settings.path(arguments.dest)):
+        told = Document(name="replay", tunings=tuple(one.part for one in found))
+        for path in write(told, arguments.settings.path(arguments.dest)):
             tell(f"wrote {path}")
     if arguments.learn:
         from flows.tune.learning import learn
@@ -248,17 +249,15 @@ def _replay(arguments: Arguments) -> Exit:
 def _grades(rows: list[Graded]) -> Iterator[str]:
     from flows.cli.table import render
 
-    head = ("trial", "gain", "claimed", "its rule", "ours", "why")
     for model in dict.fromkeys(row.model for row in rows):
         own = [row for row in rows if row.model == model]
         yield model
-        yield render(head, [_cells(row) for row in own])
-        yield from (f"  {row.trial}: {row.agreement}" for row in own if row.agreement)
+        yield render(("trial", "gain", "recorded", "judged again", "why"), [*map(_cells, own)])
         yield ""
-    claims = counted(sum(bool(row.agreement) for row in rows), "claim")
-    yield f"{counted(len(rows), 'trial')}; {claims} that the data do not support"
+    changed = counted(sum(row.recorded != row.verdict for row in rows), "verdict")
+    yield f"{counted(len(rows), 'trial')}; {changed} that the sessions do not support"
 
 
-def _cells(row: Graded) -> tuple[str, str, str, str, str, str]:
+def _cells(row: Graded) -> tuple[str, str, str, str, str]:
     gained = "" if row.gain is None else f"{row.gain:+.1f} %"
-    return row.trial, gained, row.claim, row.rule, str(row.verdict), row.why
+    return row.trial, gained, row.recorded, str(row.verdict), row.why

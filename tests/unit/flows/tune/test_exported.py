@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from flows.tune.elsewhere import read_elsewhere
-from flows.tune.exported import export, is_export, read_export, regraded
+from flows.cli.main import main
+from flows.tune.exported import export, grade_files, is_export, read_export, regraded
 from flows.tune.record import Recorded
 from matrix.errors import PlanError
 from matrix.status import FailureClass
@@ -70,10 +70,31 @@ def test_a_verdict_that_the_sessions_do_not_bear_is_told(
             if one["key"] == "opset-20":
                 one["verdict"] = "better"
 
-    (one,) = read_elsewhere([_altered(file, claim)], None)
+    (one,) = grade_files([_altered(file, claim)], None)
     row = next(row for row in one.rows if row.trial == "opset-20")
-    assert (row.claim, row.verdict) == ("better", Verdict.NO_DIFFERENCE)
-    assert row.agreement == "the sessions do not support the claim"
+    assert (row.recorded, row.verdict) == ("better", Verdict.NO_DIFFERENCE)
+
+
+def test_the_command_judges_exports_and_nothing_else(
+    exported: tuple[Stage, Recorded, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, _, file = exported
+    assert main(["tune", "--replay", str(file), "--dest", str(file.parent)]) == 0
+    shown = capsys.readouterr().out
+    assert "judged again" in shown
+    assert "0 verdicts that the sessions do not support" in shown
+    assert (file.parent / "replay.html").exists()
+    assert main(["tune", "--replay", str(file), "--json", "--min-gain", "50%"]) == 0
+    rows = {row["trial"]: row for row in json.loads(capsys.readouterr().out)}
+    assert rows["opset-19"]["recorded"] == "better"
+    assert rows["opset-19"]["verdict"] == "no difference"
+    other = file.with_name("results.json")
+    other.write_text('{"hypotheses": {}}', "utf-8")
+    assert main(["tune", "--replay", str(other), str(file.with_name("none"))]) == 2
+    told = capsys.readouterr().err
+    assert "2 problems in the exports" in told
+    assert told.count("is not an exported tuning") == 2
+    assert main(["tune", "--replay", str(file), "--export", str(other)]) == 2
 
 
 def test_what_looks_better_without_a_confirmation_is_not(
@@ -204,12 +225,12 @@ def test_rubbish_inside_is_one_clear_line(
 ) -> None:
     file = _altered(exported[2], change)
     with pytest.raises(PlanError, match=r"night\.json: is not an exported tuning"):
-        read_elsewhere([file], None)
+        grade_files([file], None)
 
 
 def test_a_time_that_no_clock_tells_is_left_out(exported: tuple[Stage, Recorded, Path]) -> None:
     file = _altered(exported[2], lambda data: data["tunings"][0]["tuning"].update(ended_at=1e300))
-    (one,) = read_elsewhere([file], None)
+    (one,) = grade_files([file], None)
     assert {seen.evidence.at for seen in one.observations} == {""}
 
 
@@ -219,7 +240,7 @@ def test_what_is_learned_is_of_the_machine_that_measured_and_by_its_own_least_ga
     def elsewhere(data: Any) -> None:
         data["tunings"][0]["tuning"]["detail"]["machine"]["processor"] = "Another One"
 
-    (one,) = read_elsewhere([_altered(exported[2], elsewhere)], 30.0)
+    (one,) = grade_files([_altered(exported[2], elsewhere)], 30.0)
     assert {seen.evidence.device for seen in one.observations} == {"Another One CPU"}
     assert next(row.verdict for row in one.rows if row.trial == "opset-19") == "no difference"
     better = [seen.settings for seen in one.observations if seen.verdict is Verdict.BETTER]
