@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from matrix.codec import from_json
-from matrix.digest import FileEntry, files_digest
+from matrix.digest import SHA256, FileEntry, files_digest
+from matrix.entry import leads_out
 from workers.store.blobs import Blobs
 from workers.store.folder import Records
 
@@ -53,9 +54,11 @@ class Actions(Records):
         """A record; None if there is none that can be understood."""
         value = super().read(name)
         try:
-            return from_json(value, Action) if value is not None else None
+            found = from_json(value, Action) if value is not None else None
         except (ValueError, KeyError, TypeError):
             return None
+        # What it names is placed and removed: nothing outside of the store and of a package.
+        return found if found is None or all(map(_is_inside, found.files)) else None
 
     def touch(self, key: str) -> None:
         """Note a use."""
@@ -118,6 +121,10 @@ def collect(
                 total -= removed
         evicted.append(record)
     return GcReport(tuple(evicted), freed, total, in_use)
+
+
+def _is_inside(file: FileEntry) -> bool:
+    return bool(SHA256.fullmatch(file.sha256)) and not leads_out(file.path)
 
 
 def _named(record: Action) -> set[str]:

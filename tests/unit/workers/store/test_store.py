@@ -3,7 +3,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,7 @@ from machine.files import hash_file
 from matrix.digest import FileEntry
 from workers.errors import CorruptBlob, StoreError
 from workers.store import Action, Store, usage_of
+from workers.store.actions import Actions
 from workers.store.blobs import NotAFile
 from workers.store.folder import TAG, is_store
 
@@ -164,6 +165,24 @@ def test_a_hit_needs_a_sound_record_and_every_blob(store: Store, damage: str) ->
     again = ingest(store, a=b"one", b=b"two")
     assert store.lookup(KEY) == again
     store.materialize(again.files, store.scratch.new_folder())
+
+
+@pytest.mark.parametrize(
+    ("path", "sha256"),
+    [("../../victim", ""), ("a/../../victim", ""), ("/victim", ""), ("a", "../victim")],
+)
+def test_a_record_names_nothing_outside(
+    store: Store, tmp_path: Path, path: str, sha256: str
+) -> None:
+    action = ingest(store, a=b"one")
+    victim = store.root.parent / "victim"
+    victim.write_text("mine", "utf-8")
+    wrong = replace(action.files[0], path=path, sha256=sha256 or action.files[0].sha256)
+    record = asdict(replace(action, files=(wrong,)))
+    Actions(store.root / "actions", tmp_path).write(KEY, record)
+    assert store.lookup(KEY) is None
+    store.gc(0, time.time() + 60)
+    assert victim.read_text("utf-8") == "mine"
 
 
 def test_a_corrupt_blob_is_removed_and_its_actions_dropped(store: Store) -> None:
