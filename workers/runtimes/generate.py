@@ -64,11 +64,24 @@ def answer(opening: Callable[[str], Session], args: Mapping[str, Any]) -> Answer
         logits = np.stack([one.logits for one in islice(steps, len(wanted))])
         found["tokens"] = [generation.greedy(0, one) for one in logits]
         found["wanted"] = wanted
+        found["behind"] = _behind(logits, wanted)
         if args.get("save"):
             _keep(Path(args["save"]), logits, int(args["most"]))
         if args.get("reference"):
             found |= _compared(Path(args["reference"]), logits, Limit(**args["limit"]))
     return found
+
+
+def _behind(logits: Any, tokens: Sequence[int]) -> list[float]:
+    """How much less likely these tokens are than the most likely ones, in deviations."""
+    scale = _deviation(logits)
+    steps = zip(logits, tokens, strict=True)
+    return [round(float(one.max() - one[token]) / scale, 5) for one, token in steps]
+
+
+def _deviation(logits: Any) -> float:
+    """Of the logits, from what all steps have in common."""
+    return max(float((logits - logits.mean(axis=0)).std()), 1e-12)
 
 
 def _keep(file: Path, logits: Any, most: int) -> None:
@@ -77,9 +90,9 @@ def _keep(file: Path, logits: Any, most: int) -> None:
     import numpy as np
 
     best = np.sort(np.partition(logits, -2, axis=1)[:, -2:], axis=1)
-    scale = max(float((logits - logits.mean(axis=0)).std()), 1e-12)
     kept = to_arrays(LOGITS, keep(logits, name=LOGITS, most=most))
-    told = {_TOKENS: logits.argmax(axis=1), _MARGINS: (best[:, 1] - best[:, 0]) / scale}
+    margins = (best[:, 1] - best[:, 0]) / _deviation(logits)
+    told = {_TOKENS: logits.argmax(axis=1), _MARGINS: margins}
     reference.write(file, {**kept, **told})
 
 

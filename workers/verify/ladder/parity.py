@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from matrix.verification import EP, TAKEN, Limit, Task
+from matrix.verification import EP, EXPORT, TAKEN, Limit, Task
 from workers.numerics.compare import fault
 from workers.runtimes.runtime import CPU
 from workers.verify.ladder.claim import Claim
@@ -30,7 +30,7 @@ def judge_outputs(claim: Claim, observed: Observed) -> Judgement:
                 unseen.append(f"{where} on {runtime} cannot be compared: {one['absent']}")
             elif text := fault(one, limit):
                 problems.append(f"{where} on {runtime}: {text}")
-    problems += [text for run in observed.runs for text in _wrong_tokens(run, claim.precision)]
+    problems += [text for run in observed.runs for text in _wrong_tokens(run, claim)]
     if problems:
         problems.append(
             f"{claim.precision} must reach {limit.snr:g} dB; try another precision, better "
@@ -42,10 +42,10 @@ def judge_outputs(claim: Claim, observed: Observed) -> Judgement:
         run.runtime.name: max((one.get("sets", 0) for one in run.models.values()), default=0)
         for run in observed.runs
     }
-    evidence |= _generation(observed.runs)
+    evidence |= _generation(observed.runs, limit)
     passed, notes, evidence = observed.judged(problems, evidence, unseen)
     if passed:
-        said = filter(None, map(_tokens_found, observed.runs[:1]))
+        said = [text for run in observed.runs[:1] if (text := _tokens_found(run, limit))]
         shares = filter(None, map(_share, observed.runs))
         notes = [*summary(evidence, limit), *said, *shares, *notes, *_elsewhere(claim, observed)]
     return passed, notes, evidence
@@ -116,51 +116,70 @@ def _logits(run: RuntimeRun) -> dict[str, Json]:
     return {"generated logits": found["logits"]} if found else {}
 
 
-def _wrong_tokens(run: RuntimeRun, precision: str) -> list[str]:
+def _wrong_tokens(run: RuntimeRun, claim: Claim) -> list[str]:
     """Why a run does not generate what PyTorch does; empty: it does, or it is no decoder.
 
     Every step was given PyTorch's token. The export, and an fp32 package on ONNX Runtime's CPU,
-    must find PyTorch's next token at every step. A coarser precision may prefer a token that is
-    nearly as likely: there the logits of all steps are compared with the export's, like any other
-    output.
+    must find PyTorch's next token at every step, or one that is as likely (`_tied`). A coarser
+    precision may prefer a token that is nearly as likely: there the logits of all steps are
+    compared with the export's, like any other output.
     """
     told: list[str] = []
     exported = run.generated.get("export", {})
     for who, one in (("the export", exported), (run.runtime.name, run.generated)):
         if "error" in one:
             told.append(f"{who} cannot generate: {one['error']}")
-    told += _other("the export", exported)
-    if precision == "fp32" and run.runtime.provider == CPU and not told:
-        told += _other(run.runtime.name, run.generated)
+    told += _other("the export", exported, EXPORT)
+    if claim.precision == "fp32" and run.runtime.provider == CPU and not told:
+        told += _other(run.runtime.name, run.generated, claim.limit)
     return told
 
 
-def _generation(runs: Sequence[RuntimeRun]) -> dict[str, Any]:
+def _generation(runs: Sequence[RuntimeRun], limit: Limit) -> dict[str, Any]:
     """PyTorch's tokens, and how many of them every runtime finds."""
     found = {run.runtime.name: run.generated for run in runs if "tokens" in run.generated}
     if not found:
         return {}
-    told = {name: {"tokens": one["tokens"], "same": _same(one)} for name, one in found.items()}
+    told = {}
+    for name, one in found.items():
+        told[name] = {"tokens": one["tokens"], "same": _same(one)}
+        if ties := len(_tied(one, limit)):
+            told[name]["ties"] = ties
     return {"generation": {"pytorch": next(iter(found.values()))["wanted"], **told}}
 
 
-def _tokens_found(run: RuntimeRun) -> str:
+def _tokens_found(run: RuntimeRun, limit: Limit) -> str:
     """For people: how many tokens are PyTorch's; empty: nothing was generated."""
     one = run.generated
     if "tokens" not in one:
         return ""
-    return f"{_same(one)} of {len(one['wanted'])} generated tokens are PyTorch's"
+    ties = len(_tied(one, limit))
+    as_likely = f", {ties} as likely" if ties else ""
+    return f"{_same(one)} of {len(one['wanted'])} generated tokens are PyTorch's{as_likely}"
 
 
 def _same(one: Json) -> int:
     return sum(a == b for a, b in zip(one["tokens"], one["wanted"], strict=True))
 
 
-def _other(who: str, one: Json) -> list[str]:
-    pairs = zip(one.get("tokens", ()), one.get("wanted", ()), strict=True)
-    for number, (found, wanted) in enumerate(pairs, 1):
-        if found != wanted:
-            return [f"token {number} that {who} generates is {found}, PyTorch's is {wanted}"]
+def _tied(one: Json, limit: Limit) -> set[int]:
+    """The places of other tokens than PyTorch's that are preferred by less than two logits may be
+    wrong."""
+    triples = zip(one["tokens"], one["wanted"], one.get("behind", ()), strict=False)
+    return {
+        place
+        for place, (found, wanted, behind) in enumerate(triples)
+        if found != wanted and behind <= 2 * limit.ratio
+    }
+
+
+def _other(who: str, one: Json, limit: Limit) -> list[str]:
+    if "tokens" not in one:
+        return []
+    ties = _tied(one, limit)
+    for place, (found, wanted) in enumerate(zip(one["tokens"], one["wanted"], strict=True)):
+        if found != wanted and place not in ties:
+            return [f"token {place + 1} that {who} generates is {found}, PyTorch's is {wanted}"]
     return []
 
 

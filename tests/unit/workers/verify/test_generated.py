@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
 
+from matrix.verification import EXPORT, Limit
 from tests.verification.packages import claim
 from workers.runtimes.runtime import CPU, OPENVINO, Runtime
 from workers.verify.ladder.observed import Observed, RuntimeRun
 from workers.verify.ladder.parity import judge_outputs
 
+CPU_NAME = f"{CPU} cpu"
 WANTED = [4, 8, 15]
 NEAR: Any = {"logits": {"snr": 22.0, "agreement": 1.0, "decisions": 2, "ties": 1}}
 SAME: Any = {"logits": {"snr": 150.0, "agreement": 1.0, "decisions": 3, "ties": 0}}
@@ -44,6 +47,25 @@ def test_another_token_fails_an_exact_precision_alone() -> None:
     passed, said = judged(run(tokens=[4, 9, 15], parity=NEAR), "w8a16")
     assert passed
     assert "2 of 3 generated tokens are PyTorch's" in said
+
+
+@pytest.mark.parametrize("who", ["the export", "CPUExecutionProvider cpu"])
+def test_a_token_that_is_as_likely_is_no_other_text(who: str) -> None:
+    other: Any = {"tokens": [4, 9, 15], "wanted": WANTED}
+    limit = EXPORT if who == "the export" else Limit.usual("fp32")
+
+    def said_of(behind: float) -> tuple[bool | None, str]:
+        found = {**other, "behind": [0.0, behind, 0.0]}
+        return judged(run(export=found) if who == "the export" else run(**found))
+
+    for near in (0.0, 1.9 * limit.ratio):
+        passed, said = said_of(near)
+        assert passed, said
+        assert ("2 of 3 generated tokens are PyTorch's, 1 as likely" in said) == (who in CPU_NAME)
+    for far in (2.1 * limit.ratio, 1.0, math.nan):
+        passed, said = said_of(far)
+        assert passed is False
+        assert f"token 2 that {who} generates is 9, PyTorch's is 8" in said
 
 
 def test_devices_may_compute_in_another_order() -> None:
