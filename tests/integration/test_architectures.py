@@ -19,9 +19,9 @@ from tests.services.installing import lacking
 from tests.sweeps.command import ROOT, Project
 from workers import composition
 from workers.engine import Request, StageError, StageJob
-from workers.optimum_engine import OptimumEngine, compared
+from workers.optimum_engine import OptimumEngine, originals
 from workers.optimum_engine.architectures.rows import rows
-from workers.sources import load
+from workers.sources import compared, load
 
 pytestmark = [
     pytest.mark.engine,
@@ -136,7 +136,7 @@ def test_a_model_that_runs_only_as_it_was_traced_is_told_so(
     def fails(*_given: object) -> Any:
         raise TypeError("it takes tuples only")
 
-    monkeypatch.setattr(compared, "_run", fails)
+    monkeypatch.setattr(originals, "_run", fails)
     found = exported(zoo()["bert", "fill-mask"], tmp_path / "out")
     assert found["parts"] == {
         ".": {"model": "as traced", "unchanged": "TypeError", "attention": "sdpa"}
@@ -168,7 +168,7 @@ def test_a_large_model_has_left_the_memory_when_its_graph_runs(
 def test_a_model_that_draws_random_numbers_is_not_compared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(compared.NEVER, "bert", "it draws random numbers")
+    monkeypatch.setitem(originals.NEVER, "bert", "it draws random numbers")
     found = exported(zoo()["bert", "fill-mask"], tmp_path / "out")
     assert found == {"not": "it draws random numbers"}
 

@@ -12,21 +12,21 @@ from matrix.model import SourceKind
 from workers import composition
 from workers.engine import StageJob
 from workers.optimum_engine import (
-    compared,
     components,
     decoders,
     generated,
     inputs,
     opsets,
+    originals,
     tracing,
     transposed,
 )
 from workers.optimum_engine.architectures import rows
 from workers.optimum_engine.shared_weights import SharedWeights, side_by_side
-from workers.sources import checkpoint, load, model_file, onnx_graph, source
+from workers.sources import checkpoint, compared, load, model_file, onnx_graph, source
 from workers.sources import ready_files as ready
 from workers.sources.checkpoint import Checkpoint
-from workers.sources.errors import export_error, listed
+from workers.sources.errors import export_error
 from workers.sources.load import exporter_task
 
 
@@ -78,9 +78,9 @@ def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
     model_type, names = model.config.model_type, [name for name in parts if name]
     left = dict(parts)
     del model, parts, module, config  # only `left` has them
-    compared_facts, figures = compared.compare_parts(job, left, model_type, temp)
+    compared_facts, figures = originals.compare(job, left, model_type, temp)
     return {
-        **_noticed(weights_of, compared_facts),
+        **compared.noticed(weights_of, compared_facts),
         "compared": compared_facts,
         "figures": figures,
         "components": names,
@@ -90,16 +90,6 @@ def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
         "weights": weights_of,
         "graphs": facts,
     }
-
-
-def _noticed(weights_of: Mapping[str, Any], compared_facts: Mapping[str, Any]) -> dict[str, str]:
-    """What a user should know of the export."""
-    told = []
-    if new := weights_of.get("new"):
-        told.append(f"the head is new, with random weights ({listed(new)})")
-    if reason := compared_facts.get("not"):
-        told.append(f"the export is not compared with its model: {reason}")
-    return {"notice": "; ".join(told)} if told else {}
 
 
 def _weights(

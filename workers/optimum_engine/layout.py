@@ -25,7 +25,7 @@ from workers.sources.source import Resolved, allowed
 
 _OWN = "workers.optimum_engine"
 CODE = {
-    "export": (f"{_OWN}.export", f"{_OWN}.reference", f"{_OWN}.architectures"),
+    "export": (f"{_OWN}.export", f"{_OWN}.architectures"),
     "inputs": (f"{_OWN}.inputs", f"{_OWN}.architectures", "workers.samples"),
     "optimize": ("workers.sources.optimize",),
     "rewrites": (f"{_OWN}.rewrites",),

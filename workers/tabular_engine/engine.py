@@ -28,7 +28,7 @@ from workers.tabular_engine import files
 
 _OWN = "workers.tabular_engine"
 CODE = {
-    "export": (f"{_OWN}.export", f"{_OWN}.reference"),
+    "export": (f"{_OWN}.export",),
     "inputs": (f"{_OWN}.rows",),
     "optimize": ("workers.sources.optimize",),
 }

@@ -22,6 +22,7 @@ from workers.sources.errors import disk_error, failing, one_line, unsupported
 from workers.sources.load import exporter_task
 from workers.sources.temporary import temporary_folder
 
+MODEL = "model.onnx"
 FILE = "winml_build_config.json"
 STAND_IN: Mapping[str, Any] = {"device": "npu", "precision": "w8a16", "ep": "qnn"}
 """A target with calibrated quantization, so that the configuration has settings for it."""

@@ -53,7 +53,9 @@ DISTRIBUTIONS = (
     "numpy", "pandas", "datasets", "timm", "tokenizers", "pillow",
 )  # fmt: skip
 LOAD = ("winml-cli", "transformers", "optimum", "optimum-onnx")
-EXPORT = (*LOAD, "torch", "onnx", "onnxscript", "numpy", "timm")
+EXPORT = (
+    *LOAD, "torch", "onnx", "onnxscript", "numpy", "timm", "tokenizers", "pillow", "onnxruntime",
+)  # fmt: skip
 INPUTS = ("transformers", "tokenizers", "pillow", "optimum", "onnxruntime", "numpy")
 GRAPH = ("winml-cli", "onnx", "onnxruntime", "numpy", "pandas")
 CALIBRATE = (*GRAPH, "transformers", "datasets", "torch")
@@ -140,6 +142,7 @@ def _stages(
     """The stages, in order."""
     task, target = request.model["task"], request.target
     access = _access(request, source)
+    new = {"new_head": True} if request.model.get("new_head") else {}
     is_random = source.kind is SourceKind.RANDOM
     folder = "weights" if is_random else contract.SOURCE
     bent = installed.compatibility(target["provider"], target["device"])
@@ -153,7 +156,9 @@ def _stages(
         found.append(contract.StageSpec("weights", {"task": task}, (contract.SOURCE,), made_by))
     found += [
         contract.StageSpec("config", {**_config(request, recipe), **access}, (folder,), LOAD),
-        contract.StageSpec("export", {"compatibility": bent, **access}, (folder, "config"), EXPORT),
+        contract.StageSpec(
+            "export", {"compatibility": bent, **new, **access}, (folder, "config"), EXPORT
+        ),
         contract.StageSpec(
             "inputs", {**_inputs(request), **access}, (folder, "config", "export"), INPUTS
         ),

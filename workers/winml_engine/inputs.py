@@ -15,13 +15,12 @@ from workers.samples.sources import Maker, Sample, Signature, Sizes
 from workers.sources import load
 from workers.sources.temporary import temporary_folder
 from workers.winml_engine import config as configs
-from workers.winml_engine.export import MODEL
 
 
 def run(job: StageJob) -> StageReport:
     """Make the samples of every component, in the shapes of its graph."""
     exported = job.inputs["export"]
-    record = composition.read(exported) or composition.plain([MODEL])
+    record = composition.read(exported) or composition.plain([configs.MODEL])
     built = configs.read(job.inputs["config"] / record.components[0].name)
     task = job.params["task"] or built["loader"]["task"]  # which winml-cli detected
     task = str(load.tasks_manager().map_from_synonym(task))

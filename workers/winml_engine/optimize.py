@@ -20,7 +20,7 @@ from workers.sources.temporary import temporary_folder
 from workers.winml_engine import config as configs
 from workers.winml_engine import patches
 from workers.winml_engine.cache import Analysis, Cache, ExportCache
-from workers.winml_engine.export import MODEL
+from workers.winml_engine.config import MODEL
 
 ITERATIONS = 3
 _cache = Cache(Path(tempfile.gettempdir()))

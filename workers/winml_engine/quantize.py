@@ -14,8 +14,7 @@ from workers.sources.errors import network_error, quantize_error
 from workers.sources.temporary import temporary_folder
 from workers.winml_engine import config as configs
 from workers.winml_engine import installed
-from workers.winml_engine.config import STAND_IN
-from workers.winml_engine.export import MODEL
+from workers.winml_engine.config import MODEL, STAND_IN
 
 
 def run(job: StageJob) -> StageReport:

@@ -54,7 +54,8 @@ def test_it_says_how_much_likelier_another_token_is(
     tmp_path: Path, shift: float, *, other: bool
 ) -> None:
     wanted = [2, 3, 4, 5, 6, 7, 0, 1]
-    np.savez(tmp_path / "generation.npz", **{PROMPT: WORDS, TOKENS: wanted})
+    arrays: dict[str, Any] = {PROMPT: WORDS, TOKENS: wanted}
+    np.savez(tmp_path / "generation.npz", **arrays)
     record = compose(PORTS, "model.onnx", (), ("prefill", "decode"))
     args = {
         "record": asdict(record),
