@@ -20,6 +20,7 @@ the transfer: the feed then stops, cleans up and lets the error propagate."""
 
 MAX_DESCRIPTION = 500
 _TREE = re.compile(r"(?:^|\s)tree=sha256:([0-9a-f]{64})(?=\s|$)")
+_SAMPLES = re.compile(r"(?:^|\s)samples=(\w+)(?=\s|$)")
 _UNPRINTABLE = re.compile(r"[\s\x00-\x1f\x7f-\x9f]+")
 
 
@@ -39,6 +40,12 @@ class Published:
     def tree(self) -> str | None:
         """The digest of its content; None: it is not ours."""
         return parse_tree(self.description)
+
+    @property
+    def samples(self) -> str | None:
+        """The kind of samples that it was verified on; None: the description does not say."""
+        found = _SAMPLES.search(self.description)
+        return found.group(1) if found else None
 
 
 class Feed(Protocol):

@@ -25,6 +25,7 @@ from matrix.status import FailureClass, Status
 from state.errors import StateError
 from state.records import Facts
 from workers.build.built import Built
+from workers.verify.ladder.proof import proof_of
 
 STAGE = "publish"
 
@@ -62,18 +63,24 @@ def _labels(built: Built) -> list[str]:
     return [f"({label})" for label in dict.fromkeys(labels) if "," in label]
 
 
+def _verified(built: Built) -> list[str]:
+    """What a listing shows of the verification: the kind of the samples, and whether it failed."""
+    record = built.build_record
+    proof = proof_of(record.get("verification", ()))
+    reached = record.get("verdict", {}).get("reached", True)
+    kind = [f"samples={proof.kind}"] if proof else []
+    return kind if reached else [*kind, "(unverified)"]
+
+
 def _publish(work: CellWork, publisher: Publisher, built: Built) -> bool:
     work.record(Status.PUBLISHING)
     planned, started = work.planned, time.monotonic()
-    reached = built.build_record.get("verdict", {}).get("reached", True)
     try:
         receipt = publisher.publish(
             planned.package,
             planned.version,
             built.files,
-            description_text=" ".join(
-                [work.id, *_labels(built), *([] if reached else ["(unverified)"])]
-            ),
+            description_text=" ".join([work.id, *_labels(built), *_verified(built)]),
             tree=built.tree,
             timeout=planned.cell.publish_timeout,
             cancel=work.lease.gone,

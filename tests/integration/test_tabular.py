@@ -263,6 +263,43 @@ def test_a_sweep_of_models_on_the_hub(tmp_path: Path) -> None:
     assert told.startswith(why)
 
 
+@pytest.mark.parametrize("kind", ["synthetic", "dataset"])
+def test_the_verdict_elsewhere_is_the_same_to_the_digit(tmp_path: Path, kind: str) -> None:
+    """Another home without store and export: the judged rows are in the package."""
+    (tmp_path / "own").mkdir()
+    forest(tmp_path / "own")
+    lines = ["a,b,c,d", *(",".join(map(str, row)) for row in ROWS)]
+    (tmp_path / "rows.csv").write_text("\n".join(lines), encoding="utf-8")
+    given = 'dataset = { path = "rows.csv" }\n' if kind == "dataset" else ""
+    entry = f'[[model]]\nid = "own/rows"\ntask = "{CLASSIFY}"\nfolder = "own"\n{given}'
+    project = Project(tmp_path, {"MODELMILL_ENGINE": "tabular", "MODELMILL_JOBS": "1"})
+    (tmp_path / "catalog.toml").write_text(entry, encoding="utf-8")
+    project.ok("sweep", "catalog.toml", "--stamp", "one", "--target", "mlas_cpu")
+    name, version = next(one for one in project.published() if "-mlas-cpu-" in one[1])
+    listed = {
+        one["version"]: one["samples"] for one in project.ok("feed", "ls", name, "--json").json()
+    }
+    assert listed[version] == kind
+    assert {told for other, told in listed.items() if other != version} <= {None}
+    told = project.ok("feed", "show", name, version).out
+    project.ok("feed", "pull", name, version, "--dest", "pulled")
+    record = json.loads((tmp_path / "pulled" / "build.json").read_bytes())
+    built = {one["name"]: one for one in record["verification"]}
+    assert built["parity"]["passed"]
+    judged = sorted(path.name for path in (tmp_path / "pulled" / "samples").iterdir())
+    assert len(judged) == 2 * built["samples"]["evidence"]["judged"] > 2
+    assert f"verified on {len(judged) // 2} {kind} samples" in told
+    rows = np.concatenate([
+        np.load(tmp_path / "pulled" / "samples" / one)["features"]
+        for one in judged if not one.endswith(".out.npz")
+    ])  # fmt: skip
+    if kind == "dataset":
+        assert all((row == ROWS).all(1).any() for row in rows)
+    there = ("--home", str(tmp_path / "elsewhere"))
+    found = project.ok("verify", "pulled", "--json", *there).json()["verification"]
+    assert {one["name"]: one for one in found} == built
+
+
 def test_models_of_xgboost(tmp_path: Path) -> None:
     if find_spec("xgboost") is None or find_spec("onnxmltools") is None:
         lacking("xgboost")

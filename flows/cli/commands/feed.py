@@ -99,7 +99,7 @@ def _ls(arguments: Arguments) -> None:
         return
     name, version, deleted = arguments.name, arguments.version, arguments.deleted
     versions = list(list_versions(feed, name, version, deleted=deleted))
-    headers = ("package", "version", "published", "tree", "views")
+    headers = ("package", "version", "published", "tree", "samples", "views")
     table = render(headers, [_row(one) for one in versions])
     print_result(arguments, [_told(one) for one in versions], [table])
 
@@ -345,13 +345,14 @@ def _promote(arguments: Arguments) -> None:
 
 
 def _told(one: Published) -> dict[str, Any]:
-    """A version for machines, with the digest from its description."""
-    return {**asdict(one), "tree": one.tree}
+    """A version for machines, with what its description says."""
+    return {**asdict(one), "tree": one.tree, "samples": one.samples}
 
 
 def _row(one: Published) -> tuple[object, ...]:
     state = "deleted" if one.deleted else ",".join(one.views)
-    return (one.package, one.version, _when(one.published_at), (one.tree or "-")[:16], state)
+    tree, samples = (one.tree or "-")[:16], one.samples or "-"
+    return (one.package, one.version, _when(one.published_at), tree, samples, state)
 
 
 def _when(at: datetime | None) -> str:

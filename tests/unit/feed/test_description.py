@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feed.interface import MAX_DESCRIPTION, parse_tree, write_description
+from feed.interface import MAX_DESCRIPTION, Published, parse_tree, write_description
 
 TREE = "0123456789abcdef" * 4
 
@@ -38,3 +38,16 @@ def test_text_is_kept_readable() -> None:
 )
 def test_descriptions_of_others(text: str) -> None:
     assert parse_tree(text) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("m:fill-mask@mlas_cpu samples=processor", "processor"),
+        ("m:fill-mask@qnn_npu (w8a16, 3 in float) samples=dataset (unverified)", "dataset"),
+        ("m:fill-mask@export", None),
+        ("nosamples=dataset", None),
+    ],
+)
+def test_the_kind_of_samples_is_read_from_it(text: str, kind: str | None) -> None:
+    assert Published("p", "1", write_description("0" * 64, text)).samples == kind
