@@ -68,7 +68,8 @@ def dataset_params(dataset: Mapping[str, Any], limit: int) -> dict[str, Any]:
     path."""
     others = {name: value for name, value in dataset.items() if name != "path"}
     path = _path(dataset)
-    with failing(quantize_error, f"the dataset {path} cannot be read", "correct its path", OSError):
+    what, hint = f"the dataset {path} cannot be read", "correct its path"
+    with failing(quantize_error, what, hint, OSError, ValueError):
         if not path.is_dir():
             return others | {"sha256": hash_file(path)[0]}
         files = _files(path)[0][: _limit(dataset, limit)]
@@ -88,9 +89,9 @@ def opened(dataset: Mapping[str, Any], limit: int) -> Dataset:
             form, row, count, digest = _of_file(path, dataset.get("columns") or {})
         found, seen = _distinct(row, count, digest, most)
     if len(found) < LEAST:
+        count_of = f"{len(found)} different sample{'s' * (len(found) != 1)}"
         raise quantize_error(
-            f"the dataset {path.name} has {len(found)} different samples, at least {LEAST} are "
-            "needed",
+            f"the dataset {path.name} has {count_of}, at least {LEAST} are needed",
             "calibration, the choice between attempts and the verdict need their own",
         )
     dropped = seen - len(found)
@@ -132,6 +133,8 @@ def fitted(given: Row, wanted: Signature, component: str = "") -> Row:
                 f"the dataset's '{name}' has the shape {list(array.shape)}, the model takes "
                 f"{list(port.shape)}"
             )
+        if array.dtype.kind == "f" and np.isnan(array).any():
+            raise quantize_error(f"the dataset's '{name}' holds values that are no numbers (NaN)")
         fitting[name] = array
     return fitting
 
@@ -181,10 +184,12 @@ def _of_file(path: Path, columns: Mapping[str, str]) -> Rows:
 def _roles(path: Path, first: Row, columns: Mapping[str, str]) -> dict[str, str]:
     """The columns of texts; empty: the values are tensors."""
     numbers = path.suffix.lower() == ".csv"  # whose cells are all written as texts
+    known = {name for names in _COLUMNS.values() for name in names}
     words = [
         column
         for column, value in first.items()
-        if isinstance(value, str) and not (numbers and _number(value)) and column not in LABELS
+        if (isinstance(value, str) and not (numbers and _number(value)) and column not in LABELS)
+        or (value is None and column in known)
     ]
     usual = {
         role: next((one for one in names if one in words), "") for role, names in _COLUMNS.items()

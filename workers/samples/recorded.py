@@ -19,7 +19,8 @@ def picture(file: Path) -> Any:
     from PIL import Image, ImageOps
 
     what = f"{file.name} in the dataset cannot be read as an image"
-    with failing(quantize_error, what), Image.open(file) as image:
+    hint = "leave it out, or save it again as .png"
+    with failing(quantize_error, what, hint), Image.open(file) as image:
         return np.asarray(ImageOps.exif_transpose(image).convert("RGB"))
 
 
@@ -27,7 +28,8 @@ def sound(file: Path, rate: int, seconds: float) -> Any:
     """The values of the beginning of a sound at a rate, from -1 to 1."""
     import numpy as np
 
-    with failing(quantize_error, f"{file.name} in the dataset cannot be read as a sound"):
+    what = f"{file.name} in the dataset cannot be read as a sound"
+    with failing(quantize_error, what, "leave it out, or save it again as .wav (PCM)"):
         with wave.open(str(file), "rb") as stream:
             width, channels = stream.getsampwidth(), stream.getnchannels()
             own = stream.getframerate()

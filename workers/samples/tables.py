@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import csv
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from matrix.codec import parse_json
 from workers.sources.errors import quantize_error
@@ -34,33 +35,51 @@ def rows(path: Path) -> tuple[Callable[[int], Row], int]:
 def _npz(path: Path) -> tuple[Callable[[int], Row], int]:
     import numpy as np
 
-    try:
-        # Opened here because NumPy leaves a file open that is not an archive.
-        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
-            stacked = {name: arrays[name] for name in arrays.files}
-    except zipfile.BadZipFile as error:
-        raise ValueError(str(error)) from error
+    stacked: Row = {}
+    # Opened here because NumPy leaves a file open that is not an archive.
+    with path.open("rb") as stream:
+        if not zipfile.is_zipfile(stream):
+            raise ValueError("it is no .npz archive")
+        stream.seek(0)
+        try:
+            with np.load(stream, allow_pickle=False) as arrays:
+                for name in arrays.files:
+                    stacked[name] = arrays[name]
+        except (zipfile.BadZipFile, ValueError) as error:
+            raise ValueError("it has an array that does not hold plain numbers") from error
     counts = {len(array) if array.ndim else 0 for array in stacked.values()}
     if len(counts) != 1 or 0 in counts:
         raise ValueError("its arrays need the same number of samples along their first axis")
     return lambda index: {name: one[index, ...] for name, one in stacked.items()}, counts.pop()
 
 
+@contextmanager
+def _text(path: Path, newline: str | None = None) -> Iterator[TextIO]:
+    try:
+        with path.open(encoding="utf-8-sig", newline=newline) as stream:
+            yield stream
+    except UnicodeDecodeError as error:
+        raise ValueError("it is not a text in UTF-8") from error
+
+
 def _jsonl(path: Path) -> tuple[Callable[[int], Row], int]:
-    with path.open(encoding="utf-8") as stream:
+    with _text(path) as stream:
         lines = list(islice(filter(str.strip, stream), _MOST_ROWS))
 
     def row(index: int) -> Row:
-        match parse_json(lines[index]):
-            case dict() as found:
-                return found
+        try:
+            found = parse_json(lines[index])
+        except ValueError as error:
+            raise ValueError(f"line {index + 1} is no JSON") from error
+        if isinstance(found, dict):
+            return found
         raise ValueError(f"line {index + 1} is not an object")
 
     return row, len(lines)
 
 
 def _csv(path: Path) -> tuple[Callable[[int], Row], int]:
-    with path.open(encoding="utf-8-sig", newline="") as stream:
+    with _text(path, newline="") as stream:
         try:
             lines = list(islice(csv.DictReader(stream, strict=True), _MOST_ROWS))
         except csv.Error as error:

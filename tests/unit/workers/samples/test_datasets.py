@@ -115,19 +115,21 @@ def test_parquet(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
-        ("a.npz", b"", "cannot be read"),
-        ("a.npz", b"PK\x03\x04rubbish", "cannot be read"),
+        ("a.npz", b"", "cannot be read: it is no .npz archive"),
+        ("a.npz", b"PK\x03\x04rubbish", "cannot be read: it is no .npz archive"),
         ("a.jsonl", b"", "has no sample"),
         ("a.jsonl", b"[1]", "line 1 is not an object"),
-        ("a.jsonl", b'{"ids": ', "cannot be read"),
-        ("a.jsonl", b"\xff\xfe", "cannot be read"),
+        ("a.jsonl", b'{"ids": ', "cannot be read: line 1 is no JSON"),
+        ("a.jsonl", b"\xff\xfe", "cannot be read: it is not a text in UTF-8"),
+        ("a.csv", b"text\ncaf\xe9", "cannot be read: it is not a text in UTF-8"),
+        ("a.jsonl", b'{"text": null}', "row 1 has no text in the column 'text'"),
         ("a.jsonl", b'{"text": "a"}\n{"text": ""}', "row 2 has no text in the column 'text'"),
         ("a.jsonl", b'{"text": "a"}\n{"txt": "b"}', "row 2 has no text in the column 'text'"),
         ("a.jsonl", b'{"x": 1}\n{"x": "b"}', "'b' in the column 'x' is no number and no list"),
         ("a.csv", b"x\n1,2", "row 1 has not as many cells as the first line"),
         ("a.csv", b"", "has no sample"),
-        ("a.jsonl", b'{"text": "a"}', "has 1 different samples, at least 8 are needed"),
-        ("a.jsonl", b'{"x": 1}\n' * 20, "has 1 different samples, at least 8 are needed"),
+        ("a.jsonl", b'{"text": "a"}', "has 1 different sample, at least 8 are needed"),
+        ("a.jsonl", b'{"x": 1}\n' * 20, "has 1 different sample, at least 8 are needed"),
     ],
 )
 def test_bad_files_are_named(tmp_path: Path, name: str, content: bytes, words: str) -> None:
@@ -141,9 +143,23 @@ def test_bad_files_are_named(tmp_path: Path, name: str, content: bytes, words: s
 def test_pickled_and_uneven_arrays_are_refused(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", x=np.array([{"run": "me"}], dtype=object))
     np.savez(tmp_path / "b.npz", x=np.ones(3), y=np.ones(2))
-    for name in ("a.npz", "b.npz", "none.npz"):
-        with pytest.raises(StageError, match="cannot be read"):
+    for name, words in {
+        "a.npz": "it has an array that does not hold plain numbers",
+        "b.npz": "its arrays need the same number of samples",
+        "none.npz": "No such file or directory",
+    }.items():
+        with pytest.raises(StageError, match=f"{name} cannot be read: {words}"):
             opened(tmp_path / name)
+
+
+def test_an_empty_folder_and_values_that_are_no_numbers_are_named(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(StageError, match=r"empty cannot be read: it holds no \.png") as raised:
+        datasets.dataset_params({"path": str(tmp_path / "empty")}, 88)
+    assert raised.value.failure == "QUANTIZE"
+    wanted = {"x": Port("x", "float32", (1, 2))}
+    with pytest.raises(StageError, match=r"'x' holds values that are no numbers \(NaN\)"):
+        datasets.fitted({"x": [[1.0, float("nan")]]}, wanted)
 
 
 def test_duplicates_are_left_out_with_a_notice(tmp_path: Path) -> None:
