@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from matrix.policy import CALIBRATED
 from workers.verify.ladder.claim import Claim
 from workers.verify.ladder.observed import Json, Judgement, Observed, not_run
 
 STEP = "give the entry a dataset of inputs as its users have them (dataset = ...)"
+_MASK, _WORDS = "attention_mask", "input_ids"
 _COVERED = 0.5
 """The share of the range that calibration has seen which judged values must span."""
 
@@ -24,6 +26,8 @@ def judge(claim: Claim, observed: Observed) -> Judgement:
         problems += [where + text for text in _one_class(found["outputs"], observed.samples)]
         seen = observed.calibrated.get(component, {})
         problems += [where + text for text in _narrow(found["inputs"], seen)]
+        if claim.precision in CALIBRATED:
+            problems += [where + text for text in _unpadded(found["inputs"])]
     if problems:
         problems.append(STEP)
     evidence: dict[str, Any] = {
@@ -71,6 +75,14 @@ def _narrow(inputs: Json, seen: Json) -> Iterator[str]:
                 )
         elif "mask" in name and high > low and not width:
             yield f"{name} hides nothing in the judged samples, but something in calibration"
+
+
+def _unpadded(inputs: Json) -> Iterator[str]:
+    """Texts that are nowhere padded: calibration takes the mask for a constant, and then hides
+    nothing that a user pads."""
+    mask = inputs.get(_MASK)
+    if mask is not None and _WORDS in inputs and mask["low"] == mask["high"] == 1:
+        yield f"{_MASK} hides nothing in any sample: no text is shorter than the input"
 
 
 def _told(claim: Claim, observed: Observed) -> Iterator[str]:
