@@ -1,8 +1,10 @@
-"""What a sweep will take: time, disk and memory, each with a range, estimated from earlier sweeps.
+"""What a sweep will take: time, disk and memory, estimated from earlier sweeps.
 
-A model with a history costs what its distinct stage runs cost last. A model without one is taken to
-be like those of its task and type, else of its task, else like all; among these, like the nearest
-in size where sizes are known. The plan, the progress line and the scheduler use the same numbers.
+A model with a history costs what its distinct stage runs cost last. A model without one costs what
+models of its task and type cost, else those of its task, else all: a part that is the same for
+each, and a part that grows with the size of the weights. Where that size is not known, or no model
+of about that size was built before, nothing is claimed. The plan, the progress line and the
+scheduler use the same numbers, and the pace of a run corrects them.
 
 Estimates assume that no stage is reused.
 """
@@ -14,8 +16,9 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 from pathlib import Path
-from statistics import median, quantiles
+from statistics import median
 from typing import TYPE_CHECKING
 
 from matrix.model import Cell, Model, Plan, PlannedModel, SourceKind
@@ -24,52 +27,19 @@ from state.records import StageRun
 if TYPE_CHECKING:
     from state.reading import StateReader
 
-SPREAD = 1.5
-"""On the same machine, a stage takes up to this factor more or less than the last time."""
-COMMON = 1.25
-"""The factor by which a whole sweep may be off: the machine may be busier than it was."""
 NEAREST = 8
 """How many models of similar size an estimate of a new model is made from."""
-
-
-@dataclass(frozen=True, slots=True)
-class Range:
-    """A figure and how far it may be off."""
-
-    likely: float = 0.0
-    low: float = 0.0
-    high: float = 0.0
-
-    @classmethod
-    def around(cls, value: float, spread: float = SPREAD) -> Range:
-        """A figure that may be off by a factor either way."""
-        return cls(value, value / spread, value * spread)
-
-    @classmethod
-    def among(cls, values: Sequence[float]) -> Range:
-        """From the figures of others: their median and their middle half."""
-        if len(values) < 2:
-            return cls.around(values[0], 2 * SPREAD)
-        low, middle, high = quantiles(values, n=4, method="inclusive")
-        return cls(middle, min(low, middle / SPREAD), max(high, middle * SPREAD))
-
-
-def total(parts: Iterable[Range]) -> Range:
-    """A sum. Deviations partly cancel out, so they add up as squares."""
-    listed = list(parts)
-    likely = sum(one.likely for one in listed)
-    below = math.hypot(*(one.likely - one.low for one in listed))
-    above = math.hypot(*(one.high - one.likely for one in listed))
-    return Range(likely, max(0.0, likely - below), likely + above)
+FAR = 10
+"""Models that are this many times smaller or larger say nothing about each other."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
     """What a model (or all of them) takes; `basis` is where the figures come from."""
 
-    seconds: Range
-    disk: Range
-    memory: Range
+    seconds: float
+    disk: float
+    memory: float
     basis: str
 
 
@@ -95,32 +65,25 @@ class Estimates:
     def memory_of(self, cell: Cell, stage: str, component: str) -> int:
         """The expected peak memory of a stage in bytes; 0: unknown."""
         cost = self.models.get(cell.model.name)
-        usual = int(cost.memory.likely) if cost else 0
+        usual = int(cost.memory) if cost else 0
         return self.peaks.get((cell.model.name, stage, component), usual)
 
     def seconds(self, model: str) -> float:
         """The likely time of a model; 0.0: unknown."""
         cost = self.models.get(model)
-        return cost.seconds.likely if cost else 0.0
+        return cost.seconds if cost else 0.0
 
-    def wall(self, slots: int) -> Range:
+    def wall(self, slots: int) -> float:
         """The time until the last slot is done, if the longest models go first."""
-        parts = [cost.seconds for cost in self.models.values()]
-        spent, whole = makespan([one.likely for one in parts], slots), total(parts)
-        scale = spent / whole.likely if whole.likely else 0.0
-        # No sweep ends before its longest model does.
-        longest = max((one.low for one in parts), default=0.0)
-        low = max(longest, whole.low * scale) / COMMON
-        return Range(spent, low, whole.high * scale * COMMON)
+        return makespan((cost.seconds for cost in self.models.values()), slots)
 
-    def disk(self) -> Range:
+    def disk(self) -> float:
         """Disk for all models together, before anything is evicted."""
-        return total(cost.disk for cost in self.models.values())
+        return sum(cost.disk for cost in self.models.values())
 
-    def memory(self, slots: int) -> Range:
+    def memory(self, slots: int) -> float:
         """Memory if the largest models are built at the same time."""
-        peaks = sorted((cost.memory for cost in self.models.values()), key=lambda one: -one.likely)
-        return total(peaks[:slots])
+        return sum(sorted((cost.memory for cost in self.models.values()), reverse=True)[:slots])
 
 
 def makespan(seconds: Iterable[float], slots: int) -> float:
@@ -209,23 +172,18 @@ class _History:
             return self._elsewhere(past, wanted)
         shares: Shares = {}
         counted: dict[str, StageRun] = {}
-        seconds: list[Range] = []
         for cell in wanted:
             fresh = {one.key: one for one in past.by_cell.get(cell, ()) if one.key not in counted}
             counted |= fresh
-            parts = [unit.seconds for unit in fresh.values()]
-            parts.append(self._overheads.get(cell, self._usual))
-            shares[cell] = sum(parts)
-            seconds += map(Range.around, parts)
+            spent = sum(unit.seconds for unit in fresh.values())
+            shares[cell] = spent + self._overheads.get(cell, self._usual)
         known = [share for cell, share in shares.items() if cell in past.by_cell]
         for cell in wanted if known else ():
             if cell not in past.by_cell:  # a target that the model was never built for
                 shares[cell] = median(known)
-                seconds.append(Range.among(known))
         disk = sum(unit.bytes for unit in counted.values())
         memory = max((unit.peak_memory for unit in counted.values()), default=0)
-        own = Cost(total(seconds), Range.around(disk), Range.around(memory), "its own history")
-        return own, shares
+        return Cost(sum(shares.values()), disk, memory, "its own history"), shares
 
     def _elsewhere(self, past: _Past, wanted: Sequence[str]) -> tuple[Cost, Shares]:
         """From the model's past with other targets: the export once, and for each cell what a cell
@@ -234,41 +192,54 @@ class _History:
         rest = (past.seconds() - export) / cells + self._usual
         shares = dict.fromkeys(wanted, rest) | {wanted[0]: export + rest}
         made = size + (past.bytes() - size) / cells * len(wanted)
-        figures = (sum(shares.values()), made, past.memory)
-        seconds, disk, memory = (Range.around(one, 2 * SPREAD) for one in figures)
-        return Cost(seconds, disk, memory, "its other targets"), shares
+        return Cost(sum(shares.values()), made, past.memory, "its other targets"), shares
 
     def similar(
         self, planned: PlannedModel, types: Mapping[str, tuple[str, str]]
     ) -> tuple[Cost, Shares] | None:
         """From models of its task and type, else of its task, else from all."""
-        task, kind = _kind(planned.model)
+        size, (task, kind) = source_size(planned.model), _kind(planned.model)
+        if not size:
+            return None
         tiers = (
             (f"{kind} models for {task}", lambda name: types.get(name) == (task, kind)),
             (f"models for {task}", lambda name: name.rpartition(":")[2] == task),
             ("all models", lambda _name: True),
         )
         for basis, belongs in tiers:
-            if others := [past for name, past in self._models.items() if belongs(name)]:
-                return self._like(planned, others, basis)
+            others = [past for name, past in self._models.items() if belongs(name)]
+            sized = [(past.bytes("export"), past) for past in others]
+            if near := [(one, past) for one, past in sized if size / FAR <= one <= size * FAR]:
+                return self._like(planned, size, near, basis)
         return None
 
-    def _like(self, planned: PlannedModel, others: list[_Past], basis: str) -> tuple[Cost, Shares]:
-        wanted, size = _wanted(planned), source_size(planned.model)
-        sized = [(one, one.bytes("export")) for one in others]
-        if size:
-            sized.sort(key=lambda pair: abs(math.log(max(pair[1], 1) / size)))
-            sized = sized[:NEAREST]
-        pairs = [(one, size / own if size and own else 1.0) for one, own in sized]
-        seconds = Range.among([one.seconds() * scale for one, scale in pairs])
-        cost = Cost(
-            total([seconds, Range.around(len(wanted) * self._usual)]),
-            Range.among([one.bytes() * scale for one, scale in pairs]),
-            # A host needs much of its memory whatever it builds.
-            Range.among([one.memory * max(1.0, scale) for one, scale in pairs]),
-            basis,
-        )
-        return cost, dict.fromkeys(wanted, cost.seconds.likely / max(1, len(wanted)))
+    def _like(
+        self, planned: PlannedModel, size: int, others: list[tuple[int, _Past]], basis: str
+    ) -> tuple[Cost, Shares]:
+        wanted = _wanted(planned)
+        near = sorted(others, key=lambda pair: abs(math.log(pair[0] / size)))[:NEAREST]
+        seconds = by_size(size, [(one, past.seconds()) for one, past in near])
+        seconds += len(wanted) * self._usual
+        disk = by_size(size, [(one, past.bytes()) for one, past in near])
+        memory = by_size(size, [(one, past.memory) for one, past in near])
+        shares = dict.fromkeys(wanted, seconds / max(1, len(wanted)))
+        return Cost(seconds, disk, memory, basis), shares
+
+
+def by_size(size: int, known: Sequence[tuple[int, float]]) -> float:
+    """A figure for a size, from the figures of other sizes: a fixed part, and a part by size.
+
+    The slope is the median over all pairs of clearly different sizes, so that one odd model changes
+    little. It is taken to grow at most in proportion, and never to fall, with the size.
+    """
+    slopes = [
+        (high - low) / (larger - smaller)
+        for (smaller, low), (larger, high) in combinations(sorted(known), 2)
+        if larger >= 2 * smaller
+    ]
+    steepest = median(figure / one for one, figure in known)
+    slope = min(max(0.0, median(slopes)), steepest) if slopes else 0.0
+    return max(0.0, median(figure - slope * one for one, figure in known)) + slope * size
 
 
 def _wanted(planned: PlannedModel) -> list[str]:

@@ -7,12 +7,12 @@ events. The pace of the run corrects them: cells that are reused make the rest s
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from flows.cli.quantity import show_duration, show_size
-from flows.observe.estimates import Estimates, Range
+from flows.observe.estimates import Estimates
 from matrix.codec import from_json, to_json
 from matrix.model import is_export
 
@@ -30,18 +30,20 @@ def to_record(known: Estimates) -> dict[str, Any]:
 
 
 def from_record(record: Mapping[str, Any]) -> Estimates:
-    return from_json(record, Estimates, exact=False)
+    return from_json(_figures(record), Estimates, exact=False)
+
+
+def _figures(value: Any) -> Any:
+    """Sweeps of older versions recorded a range with every figure."""
+    if not isinstance(value, Mapping):
+        return value
+    return value.get("likely", {name: _figures(part) for name, part in value.items()})
 
 
 def _rounded(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _rounded(part) for name, part in value.items()}
     return round(value, 3) if isinstance(value, float) else value
-
-
-def spelled(what: Range, show: Callable[[float], str]) -> str:
-    """A figure with its range."""
-    return f"{show(what.likely)} ({show(what.low)} to {show(what.high)})"
 
 
 class WorkLeft:
@@ -84,12 +86,12 @@ class WorkLeft:
         real += seconds + self._exported.pop(name, 0.0)
         self._done = (count + 1, estimated + self.known.cells.get(cell, 0.0), real)
 
-    def left(self, slots: int, at_hand: Mapping[str, float]) -> Range | None:
+    def left(self, slots: int, at_hand: Mapping[str, float]) -> float | None:
         """The time until the last slot is done; `at_hand`: what the cells in work have taken so
         far. None: too little is known."""
         names = self._due.keys() | self._unknown.keys()
         if not names:
-            return Range()
+            return 0.0
         count, _estimated, real = self._done
         if self._unknown and count < 2 * slots:
             return None
@@ -101,7 +103,7 @@ class WorkLeft:
             if name in due:
                 due[name] -= min(seconds, (1 - _LATE) * due[name])
         # A model stays with its slot: however many are free, the longest one takes its time.
-        return self._ranged(max(sum(due.values()) / max(slots, 1), *due.values()))
+        return max(sum(due.values()) / max(slots, 1), *due.values())
 
     def _at_hand(
         self, seconds: Mapping[str, float], pace: float, usual: float
@@ -114,17 +116,10 @@ class WorkLeft:
 
     def _pace(self) -> float:
         _count, estimated, real = self._done
-        prior = _PRIOR * self._whole.likely
+        prior = _PRIOR * self._whole
         return (real + prior) / (estimated + prior) if estimated + prior > 0 else 1.0
 
-    def _ranged(self, seconds: float) -> Range:
-        whole = self._whole
-        if not whole.likely:
-            return Range.around(seconds)
-        scale = seconds / whole.likely
-        return Range(seconds, scale * whole.low, scale * whole.high)
-
-    def needs(self, slots: int) -> tuple[Range, Range] | None:
+    def needs(self, slots: int) -> tuple[float, float] | None:
         """Disk and memory of the models that are not done; None: nothing is known of them."""
         costs = {name: cost for name, cost in self.known.models.items() if name in self._due}
         if not costs:
@@ -137,11 +132,11 @@ class WorkLeft:
         left, needs = self.left(slots, at_hand), self.needs(slots)
         if self.known.if_changed:
             # What is unchanged costs next to nothing, and nobody knows yet how much that is.
-            if left is not None and left.likely:
-                yield f"at most {show_duration(left.high)} left, if everything has changed"
+            if left:
+                yield f"about {show_duration(left)} left, if everything has changed"
             return
-        if left is not None and left.likely:
-            yield f"about {spelled(left, show_duration)} left"
+        if left:
+            yield f"about {show_duration(left)} left"
         if needs is not None:
             disk, memory = needs
-            yield f"disk {spelled(disk, show_size)}, memory {spelled(memory, show_size)}"
+            yield f"disk about {show_size(disk)}, memory about {show_size(memory)}"

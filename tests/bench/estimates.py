@@ -85,17 +85,12 @@ def _print(foretold: Estimates, project: Project) -> None:
     taken, wall = _actual(project, "second")
     _before, wall_before = _actual(project, "first")
     errors = [abs(foretold.seconds(name) - seconds) / seconds for name, seconds in taken.items()]
-    inside = sum(
-        foretold.models[name].seconds.low <= seconds <= foretold.models[name].seconds.high
-        for name, seconds in taken.items()
-    )
     whole = foretold.wall(SLOTS)
     in_order = _in_order([taken[name] for name in sorted(taken)], SLOTS)
     print(f"models                     {len(taken)} on {SLOTS} slots, longest last in the catalog")
     print(f"median error per model     {median(errors):.1%}  (wanted: under 25%)")
     print(f"worst error per model      {max(errors):.1%}")
-    print(f"inside its range           {inside} of {len(taken)}")
-    print(f"sweep: actual / foretold   {wall / whole.likely:.2f}")
+    print(f"sweep: actual / foretold   {wall / whole:.2f}")
     print(f"catalog order / longest first, both swept      {wall_before / wall:.2f}")
     print("the same from one sweep's times                ", end="")
     print(f"{in_order / makespan(taken.values(), SLOTS):.2f}")

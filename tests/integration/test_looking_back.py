@@ -86,8 +86,8 @@ def test_two_sweeps_are_compared_for_people_machines_and_the_report(swept: Proje
 def estimates(ran: Ran) -> dict[str, float]:
     found = ran.json()["estimate"]
     for figure in (found["seconds"], found["disk"], found["memory"]):
-        assert 0 < figure["low"] <= figure["likely"] <= figure["high"]
-    return {name: one["seconds"]["likely"] for name, one in found["models"].items()}
+        assert figure > 0
+    return {name: one["seconds"] for name, one in found["models"].items()}
 
 
 def test_a_plan_tells_what_it_will_take_from_what_was_before(swept: Project) -> None:
@@ -104,12 +104,11 @@ def test_a_plan_tells_what_it_will_take_from_what_was_before(swept: Project) -> 
     estimates(one_slot)
     alone, shared = (ran.json()["estimate"] for ran in (one_slot, document))
     assert (alone["slots"], shared["slots"]) == (1, 2)
-    assert alone["seconds"]["likely"] > shared["seconds"]["likely"]
-    assert "if everything is built again with 2 slots:" in known.out
+    assert alone["seconds"] > shared["seconds"]
+    assert "if everything is built again with 2 slots, about:" in known.out
     shown = [line.split() for line in known.out.splitlines()]
     assert ["disk_budget", "20.0", "GB", "flag", "--disk-budget"] in shown
     assert ["timeout", "15m00s", "flag", "--timeout"] in shown
     for word in ("time", "disk", "memory"):
-        (line,) = [line for line in known.out.splitlines() if line.startswith(f"  {word} ")]
-        assert " to " in line
+        assert any(line.startswith(f"  {word} ") for line in known.out.splitlines())
     assert "if everything" not in before.out

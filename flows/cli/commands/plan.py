@@ -136,26 +136,24 @@ def _estimates(work: Workspace, plan: Plan) -> Estimates | None:
 def _estimate_json(known: Estimates, slots: int) -> dict[str, Any]:
     return {
         "slots": slots,
-        "seconds": asdict(known.wall(slots)),
-        "disk": asdict(known.disk()),
-        "memory": asdict(known.memory(slots)),
+        "seconds": known.wall(slots),
+        "disk": known.disk(),
+        "memory": known.memory(slots),
         "unknown_models": known.unknown,
         "models": {name: asdict(cost) for name, cost in known.models.items()},
     }
 
 
 def _estimate_lines(known: Estimates, slots: int) -> list[str]:
-    from flows.observe.work_left import spelled
-
     lines = [
-        f"if everything is built again with {counted(slots, 'slot')}:",
-        f"  time    {spelled(known.wall(slots), show_duration)}",
-        f"  disk    {spelled(known.disk(), show_size)}",
-        f"  memory  {spelled(known.memory(slots), show_size)}",
+        f"if everything is built again with {counted(slots, 'slot')}, about:",
+        f"  time    {show_duration(known.wall(slots))}",
+        f"  disk    {show_size(known.disk())}",
+        f"  memory  {show_size(known.memory(slots))}",
     ]
-    longest = sorted(known.models.items(), key=lambda item: -item[1].seconds.likely)[:3]
+    longest = sorted(known.models.items(), key=lambda item: -item[1].seconds)[:3]
     for name, cost in longest:
-        lines.append(f"  longest {name}: {spelled(cost.seconds, show_duration)}, from {cost.basis}")
+        lines.append(f"  longest {name}: {show_duration(cost.seconds)}, from {cost.basis}")
     if known.unknown:
-        lines.append(f"  nothing is known of {counted(known.unknown, 'model')}")
+        lines.append(f"  without {counted(known.unknown, 'model')} of which nothing is known")
     return lines

@@ -7,10 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from flows.cli.quantity import show_duration
-from flows.observe.estimates import Cost, Estimates, Range, estimate
+from flows.observe.estimates import Cost, Estimates, estimate
 from flows.observe.progress import SweepProgress
-from flows.observe.work_left import ESTIMATE, WorkLeft, from_record, spelled, to_record
+from flows.observe.work_left import ESTIMATE, WorkLeft, from_record, to_record
 from flows.sweep.recorded import PLAN, recorded_estimates
 from matrix.status import Status
 from state.records import Event, Kind
@@ -20,7 +19,7 @@ TARGETS = ("qnn_npu", "mlas_cpu")
 
 
 def cost(seconds: float, disk: float = 100.0, memory: float = 1000.0) -> Cost:
-    return Cost(Range.around(seconds), Range.around(disk), Range.around(memory), "its own history")
+    return Cost(seconds, disk, memory, "its own history")
 
 
 def known(**seconds: float) -> Estimates:
@@ -48,16 +47,12 @@ def work_of(figures: Estimates | None, *names: str) -> WorkLeft:
 def left(made: WorkLeft, slots: int = 1, **at_hand: float) -> float:
     found = made.left(slots, {cell(name): seconds for name, seconds in at_hand.items()})
     assert found is not None
-    assert found.low <= found.likely <= found.high
-    return found.likely
+    return found
 
 
 def test_before_anything_is_done_it_is_what_was_estimated() -> None:
     made = work_of(known(a=10, b=30), "a", "b")
     assert left(made) == pytest.approx(40)
-    whole = made.left(1, {})
-    assert whole is not None
-    assert whole.low < 40 < whole.high
 
 
 def test_slots_share_the_work_but_not_a_model() -> None:
@@ -75,8 +70,7 @@ def test_what_a_cell_at_hand_has_taken_is_taken_off_but_never_all_of_it() -> Non
 def test_an_export_was_estimated_with_the_first_cell_of_its_model() -> None:
     made = work_of(known(a=10, b=30), "a", "b")
     found = made.left(1, {cell("b", "export"): 12.0})
-    assert found is not None
-    assert found.likely == pytest.approx(28)
+    assert found == pytest.approx(28)
     made.took(cell("b", "export"), 12.0)
     assert left(made) == pytest.approx(28)
     made.add(cell("b"), -1)
@@ -128,18 +122,10 @@ def test_disk_and_memory_are_those_of_the_models_that_are_left() -> None:
     made = WorkLeft(figures)
     made.add(cell("a"))
     made.add(cell("b"))
-    both = made.needs(2)
-    assert both is not None
-    assert (both[0].likely, both[1].likely) == (300, 4000)
+    assert made.needs(2) == (300, 4000)
     made.add(cell("b"), -1)
-    alone = made.needs(2)
-    assert alone is not None
-    assert (alone[0].likely, alone[1].likely) == (100, 1000)
-    assert list(made.lines(2, {}))[1].startswith("disk 100 B (67 B to 150 B), memory 1.0 kB (")
-
-
-def test_a_figure_comes_with_its_range() -> None:
-    assert spelled(Range(100, 50, 200), show_duration) == "1m40s (50s to 3m20s)"
+    assert made.needs(2) == (100, 1000)
+    assert list(made.lines(2, {}))[1] == "disk about 100 B, memory about 1.0 kB"
 
 
 def test_figures_survive_the_state(harness: SweepHarness) -> None:
@@ -149,16 +135,13 @@ def test_figures_survive_the_state(harness: SweepHarness) -> None:
     assert recorded_estimates(harness.state, harness.begun.info.id) is None
     again = make_plan(small_model("a/one"), small_model("c/new"), stamp="20260610")
     expected = estimate(again, harness.state)
-    assert from_record(json.loads(json.dumps(to_record(expected)))).models.keys() == {
-        "a/one:fill-mask",
-        "c/new:fill-mask",
-    }
+    assert from_record(json.loads(json.dumps(to_record(expected)))).unknown == 1
     harness.sweep(again)
     read = recorded_estimates(harness.state, harness.begun.info.id)
     assert read is not None
     assert read.cells == pytest.approx(expected.cells, abs=0.001)
     for name, one in expected.models.items():
-        assert read.seconds(name) == pytest.approx(one.seconds.likely, abs=0.001)
+        assert read.seconds(name) == pytest.approx(one.seconds, abs=0.001)
         assert read.models[name].basis == one.basis
 
 
@@ -172,7 +155,7 @@ def test_who_follows_learns_the_figures_from_the_events() -> None:
     assert list(progress.left_lines()) == []
     data = {PLAN: {}, ESTIMATE: to_record(known(a=10))}
     progress.apply(Event(1, 0.0, 1, None, None, Kind.NOTICE, None, None, None, data))
-    assert next(progress.left_lines()).startswith("about 10s (")
+    assert next(progress.left_lines()) == "about 10s left"
 
 
 def test_publishing_goes_on_beside_and_keeps_no_slot() -> None:
@@ -181,10 +164,10 @@ def test_publishing_goes_on_beside_and_keeps_no_slot() -> None:
     progress.apply(event(names[0], Status.BUILDING, 100.0))
     progress.apply(event(names[0], Status.VERIFIED, 110.0))
     assert progress.ended == 0
-    assert next(progress.left_lines()).startswith("about 10s (")
+    assert next(progress.left_lines()) == "about 10s left"
     progress.apply(event(names[0], Status.PUBLISHED, 500.0))
     assert progress.ended == 1
-    assert next(progress.left_lines()).startswith("about 10s (")
+    assert next(progress.left_lines()) == "about 10s left"
 
 
 def test_a_cell_that_is_taken_up_again_is_to_be_done_again() -> None:
@@ -193,13 +176,10 @@ def test_a_cell_that_is_taken_up_again_is_to_be_done_again() -> None:
     progress.apply(event(cell("a"), Status.BUILD_FAILED, 110.0))
     assert list(progress.left_lines()) == []
     progress.apply(event(cell("a"), Status.PLANNED, 120.0))
-    assert next(progress.left_lines()).startswith("about 10s (")
+    assert next(progress.left_lines()) == "about 10s left"
 
 
 def test_if_changed_tells_the_most_it_can_take_and_is_recorded() -> None:
     figures = replace(known(a=10, b=30), if_changed=True)
     made = work_of(from_record(to_record(figures)), "a", "b")
-    whole = made.left(1, {})
-    assert whole is not None
-    most = f"at most {show_duration(whole.high)} left, if everything has changed"
-    assert list(made.lines(1, {})) == [most]
+    assert list(made.lines(1, {})) == ["about 40s left, if everything has changed"]

@@ -68,7 +68,7 @@ def test_plans_and_estimates_for_a_report(recorded: dict[str, Any]) -> None:
     assert (model.id, model.task, model.priority) == ("a/b", "fill-mask", "P2")
     assert known.source(model.name) == {"kind": "hub", "ref": "a/b", "revision": "main"}
     estimates = from_record(recorded["estimates"])
-    assert estimates.models["a/b:fill-mask"].seconds.likely == 10.123
+    assert estimates.models["a/b:fill-mask"].seconds == 10.123
     assert (estimates.cells[CELL], estimates.unknown) == (5.432, 2)
 
 
