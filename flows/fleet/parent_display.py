@@ -29,6 +29,7 @@ from flows.observe.views import View
 from flows.prefect.shown_run import ShownRun, artifact_key
 from flows.sweep.lifecycle import Sweep
 from matrix.model import Plan
+from matrix.slugs import slug
 from state.state import State
 
 AWAY = (httpx.HTTPError, PrefectException)
@@ -115,7 +116,7 @@ def _write_files(state: State, told: SummaryDocument, settings: Settings) -> str
     """Write the summary files where this machine keeps them; returns the report's address."""
     if not settings.summary:
         return None
-    stamp = told.summary.stamp
+    stamp = slug(told.summary.stamp)  # a stamp is one; a name in the state may be any path
     folder = settings.path(settings.summary) / stamp
     write_summaries(folder, state, told.info)
     write_page(collect(state, told.info, told.since), folder / REPORT_NAME)

@@ -117,6 +117,15 @@ def test_names_that_no_catalog_gives_are_refused(
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.parametrize("name", ["mlas_cpu", "fill-mask"])
+def test_a_name_that_is_wrong_everywhere_is_refused_too(tmp_path: Path, name: str) -> None:
+    (tmp_path / "catalog.toml").write_text(CATALOG)
+    text = json.dumps(plan_to_record(plan_of("catalog.toml", tmp_path)))
+    record = json.loads(text.replace(name, "../victim"))
+    with pytest.raises(BadRecord, match=r"victim.* is not a cell id"):
+        plan_from_record(record, STRICTEST)
+
+
 def test_a_field_of_a_later_modelmill_is_refused(tmp_path: Path) -> None:
     record = plan_to_record(plan_of("demo", tmp_path))
     record["tables"]["target"][0]["colour"] = "green"
