@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +15,7 @@ from feed.azure.credentials import Credentials, Secret, redact, with_token
 from feed.azure.failures import BYTES, CRASH_HINT, TOOL_HINT, Run, judge_run, read_event
 from feed.errors import FeedError, OutcomeUnknown, Unauthorized, Unavailable
 from feed.interface import Progress
+from matrix.codec import parse_json
 
 TOKEN_VARIABLE = "MODELMILL_ARTIFACTTOOL_TOKEN"  # noqa: S105 - a name, not a token
 """How the tool gets its token: the name goes into the argument list, never the value."""
@@ -161,7 +161,7 @@ class _Reporter:
 
 def _manifest_id(run: Run, stdout: str) -> str:
     try:
-        data = json.loads(stdout[stdout.index("{") :])
+        data = parse_json(stdout[stdout.index("{") :])
         return str(data["ManifestId"])
     except (ValueError, KeyError, TypeError) as error:
         kind: type[FeedError] = OutcomeUnknown if run.commits else Unavailable

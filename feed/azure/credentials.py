@@ -6,7 +6,6 @@ A token is a `Secret`, which cannot be printed by accident and is removed from f
 from __future__ import annotations
 
 import base64
-import json
 import logging
 import threading
 import time
@@ -16,6 +15,7 @@ from typing import Any, TypeVar
 
 from feed.azure.wire import TokenRefused
 from feed.errors import Unauthorized
+from matrix.codec import parse_json
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -183,7 +183,7 @@ def _claimed_identity(token: str) -> str:
     """The name a token claims; not verified, only shown."""
     try:
         body = token.split(".")[1]
-        claims = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
+        claims = parse_json(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
         names = ("upn", "unique_name", "preferred_username", "app_displayname", "appid", "oid")
         found = next((claims[name] for name in names if claims.get(name)), None)
     except (IndexError, ValueError, AttributeError, TypeError):

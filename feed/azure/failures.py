@@ -8,7 +8,6 @@ have committed before it failed is `OutcomeUnknown`: then the feed is asked.
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +17,7 @@ from feed.azure.child import End, Outcome
 from feed.azure.options import WORK_VARIABLE
 from feed.azure.wire import FeedAbsent, PackageAbsent, TokenRefused
 from machine.disk import FULL_WORDS
+from matrix.codec import parse_json
 
 _PROGRESS = {
     "Uploading": ("UploadedBytes", "TotalBytes"),
@@ -53,7 +53,7 @@ class Event:
 def read_event(line: str) -> Event:
     """Understand a line as far as it can be; never fails."""
     try:
-        data = json.loads(line)
+        data = parse_json(line)
     except ValueError:
         data = None
     if not isinstance(data, dict):

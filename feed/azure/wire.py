@@ -6,7 +6,6 @@ SDK sees them. A reply that does not clearly say "absent" never becomes "absent"
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from feed.errors import FeedError, NotFound, Rejected, Unauthorized, Unavailable, VersionExists
+from matrix.codec import parse_json
 
 
 class TokenRefused(Unauthorized):
@@ -108,7 +108,7 @@ def _judge_success(reply: Reply) -> FeedError | None:
     if reply.is_page:
         return Unavailable(f"{_place(reply)} returned a web page instead of data")
     try:
-        data = json.loads(reply.body)
+        data = parse_json(reply.body)
     except ValueError:
         return Unavailable(f"{_place(reply)} returned invalid data (truncated?)")
     if isinstance(data, dict) and isinstance(data.get("value"), list) and "count" in data:
@@ -126,7 +126,7 @@ def _judge_success(reply: Reply) -> FeedError | None:
 def wrapped(body: bytes) -> dict[str, Any]:
     """The service's error record; empty where the body is something else."""
     try:
-        data = json.loads(body)
+        data = parse_json(body)
     except ValueError:
         return {}
     return data if isinstance(data, dict) else {}

@@ -33,6 +33,8 @@ def wrapped(key: str, message: str = "words") -> bytes:
         (reply(200, b'{"count": 2, "value": [1]}'), Unavailable),
         (reply(200, b'{"count": 0, "value": [1]}'), Unavailable),
         (reply(200, b'{"cou'), Unavailable),
+        (reply(200, b"[" * 100_000), Unavailable),
+        (reply(404, b"[" * 100_000), Unavailable),
         (reply(200, b"<html>", "text/html"), Unavailable),
         (reply(200, b" <html>"), Unavailable),
         (reply(203, b"<html>", "text/html"), TokenRefused),
