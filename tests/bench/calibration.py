@@ -2,6 +2,8 @@
 
     python -m tests.bench.calibration [CATALOG] [PRECISION ...]      default: demo w8a16 w8a8
 
+The catalog `truth` has the trained models of `tests.bench.truth`, with their data.
+
 Each model is exported, gets its samples and is optimized as for the target qnn_npu; its graph is
 then quantized with the ranges of each method from the part `fit` and compared with the float graph
 on the part `judge`. The table has the decibels of the worst output of the worst component; ORT's
@@ -14,15 +16,20 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import redirect_stdout
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 from matrix.model import Cell
 from tests.bench.command import table
+from tests.bench.truth.__main__ import SUBJECTS
+from tests.bench.truth.packages import Missing
+from tests.bench.truth.sweeping import BARE, write_catalog
 from tests.engines.optimum import plan_catalog
 from workers.build.request import request_for
-from workers.engine import SOURCE, StageJob
+from workers.engine import SOURCE, StageError, StageJob
 from workers.optimum_engine import OptimumEngine, rewrites
 from workers.optimum_engine.float_graph import FloatGraph
 from workers.optimum_engine.histograms import METHODS
@@ -33,6 +40,7 @@ from workers.samples.parts import FIT, JUDGE
 from workers.sources import model_file, onnx_graph, runtime
 
 TARGET = "qnn_npu"
+TRUTH = "truth"
 ENTROPY = "entropy"
 
 
@@ -77,7 +85,7 @@ def figures(
         settings = replace(asked, calibration=method)
         try:
             if method == ENTROPY:
-                graph._ranges[method] = _entropy(graph, fit)
+                graph._ranges[method, False] = _entropy(graph, fit)
             model = graph.quantized(settings)
             onnx_graph.sort(model.graph)
             model_file.save(model, temp / method, graph.folder)
@@ -101,40 +109,63 @@ def _entropy(graph: FloatGraph, fit: Sequence[Any]) -> dict[str, tuple[float, fl
     names = [value.name for value in ready.graph.output if value.name in usual]
     session = runtime.session(model_file.save_graph(ready, graph.folder, graph.folder / "entropy"))
     taken = {item.name for item in session.get_inputs()}
-    for sample in fit:
-        feeds = {name: value for name, value in sample.items() if name in taken}
-        values = session.run(names, feeds)
-        collector.collect({name: [one] for name, one in zip(names, values, strict=True)})
-    found = collector.compute_collection_result()
+    with redirect_stdout(StringIO()):  # it prints a line for every sample
+        for sample in fit:
+            feeds = {name: value for name, value in sample.items() if name in taken}
+            values = session.run(names, feeds)
+            collector.collect({name: [one] for name, one in zip(names, values, strict=True)})
+        found = collector.compute_collection_result()
     return dict(usual) | {
-        name: (float(found[name].range_value[0]), float(found[name].range_value[1]))
+        name: (float(found[name][0]), float(found[name][1]))
         for name in names
         if max(map(abs, usual[name])) < 50  # masks keep their depth
     }
+
+
+def cells(catalog: str, temp: Path) -> Iterator[Cell]:
+    """One of every model of a catalog, those of the truth bench with their data."""
+    if catalog != TRUTH:
+        for model in plan_catalog(catalog, Path.cwd()).models:
+            yield from [one for one in model.cells if one.target.label == TARGET][:1]
+        return
+    for kind in SUBJECTS:
+        folder = temp / kind.name
+        folder.mkdir()
+        try:
+            write_catalog(kind(), folder)
+        except Missing as missing:
+            print(f"{kind.name}: {missing}", file=sys.stderr)
+            continue
+        for cell in cells(str(folder / "catalog.toml"), temp):
+            if BARE not in cell.model.id:
+                yield cell
 
 
 def main(catalog: str = "demo", *precisions: str) -> None:
     """Print the table."""
     warnings.simplefilter("ignore")
     rows: list[tuple[object, ...]] = []
-    plan = plan_catalog(catalog, Path.cwd())
-    for cell in [one for model in plan.models for one in model.cells]:
-        if cell.target.label != TARGET:
-            continue
-        with tempfile.TemporaryDirectory() as folder:
-            root = Path(folder)
-            parts = list(stages(cell, root / "stages"))
-            for precision in precisions or ("w8a16", "w8a8"):
-                worst: dict[str, float] = {}
-                for name, source, inputs, params in parts:
-                    temp = root / precision / (name or "graph")
-                    temp.mkdir(parents=True)
-                    for method, snr in figures(source, inputs, params, precision, temp).items():
-                        worst[method] = min(worst.get(method, snr), snr)
-                shown = [f"{worst[name]:g}" if name in worst else "-"
+    temporary = tempfile.TemporaryDirectory
+    with temporary() as data:
+        for cell in cells(catalog, Path(data)):
+            with temporary() as folder:
+                root = Path(folder)
+                try:
+                    parts = list(stages(cell, root / "stages"))
+                except StageError as error:
+                    print(f"{cell.model.id}: {error}", file=sys.stderr)
+                    continue
+                for precision in precisions or ("w8a16", "w8a8"):
+                    worst: dict[str, float] = {}
+                    for name, source, inputs, params in parts:
+                        temp = root / precision / (name or "graph")
+                        temp.mkdir(parents=True)
+                        for method, snr in figures(source, inputs, params, precision, temp).items():
+                            worst[method] = min(worst.get(method, snr), snr)
+                    shown = [f"{worst[name]:g}" if name in worst else "-"
                          for name in (*METHODS, ENTROPY)]  # fmt: skip
-                rows.append((cell.model.id, cell.model.task, precision, *shown))
-                print(*rows[-1], flush=True)
+                    rows.append((cell.model.id, cell.model.task, precision, *shown))
+                    print(*rows[-1], flush=True)
     table([("model", "task", "precision", *METHODS, ENTROPY), *rows])
 
 

@@ -44,15 +44,38 @@ def graph(sizes: Any) -> Any:
     return graphs.model(nodes, weights, out=["batch", 32])
 
 
+def outlier() -> Any:
+    """y = norm(x) @ w: one channel of the norm is 300 times as large as the others, and what
+    multiplies it is as small."""
+    random = np.random.default_rng(7)
+    gain = np.array([1, 1, 300, 1, 1, 1, 1, 1], np.float32)
+    weights = {
+        "gain": gain,
+        "bias": np.zeros(8, np.float32),
+        "w": (random.standard_normal((8, 32)) / gain[:, None]).astype(np.float32),
+    }
+    nodes = [
+        helper.make_node("LayerNormalization", ["x", "gain", "bias"], ["n"], name="norm"),
+        helper.make_node("MatMul", ["n", "w"], ["y"], name="product"),
+    ]
+    return graphs.model(nodes, weights, out=["batch", 32])
+
+
 def quantize(
-    folder: Path, steps: list[str] | None, sizes: Any = UNEVEN, blocked: Sequence[str] = ()
+    folder: Path,
+    steps: list[str] | None,
+    sizes: Any = UNEVEN,
+    blocked: Sequence[str] = (),
+    *,
+    precision: str = "w8a16",
+    model: Any = None,
 ) -> tuple[Any, Mapping[str, Any], list[str]]:
     """The graph that the stage writes, its facts, and what it said on the way."""
-    model_file.save(graph(sizes), folder / "optimize")
+    model_file.save(model or graph(sizes), folder / "optimize")
     random = np.random.default_rng(1)
     sets = [{"x": random.standard_normal((2, 8)).astype(np.float32)} for _ in range(4)]
     files.save(dict.fromkeys(PARTS, sets), folder / "inputs")
-    given: dict[str, Any] = {"precision": "w8a16", "channels": ["Conv", "Gemm"]}
+    given: dict[str, Any] = {"precision": precision, "channels": ["Conv", "Gemm"]}
     given["blocked_ops"] = blocked
     if steps is not None:
         given |= {"parity": {"snr": 15.0}, "requantize": steps}
@@ -95,6 +118,71 @@ def test_the_operator_that_loses_most_stays_in_float(tmp_path: Path) -> None:
     assert [t.name for t in model.graph.initializer if t.data_type == 1 and len(t.dims) > 1] == [
         "w"
     ]
+
+
+def test_channels_that_stand_out_move_into_weights_and_all_stays_in_8_bits(
+    tmp_path: Path,
+) -> None:
+    _, facts, _ = quantize(tmp_path / "off", ["percentile"], precision="w8a8", model=outlier())
+    assert max(one["snr"] for one in facts["attempts"]) < 5
+    model, facts, said = quantize(tmp_path / "on", EVERY, precision="w8a8", model=outlier())
+    assert [one["step"] for one in facts["attempts"]] == ["as asked", "percentile", "smooth"]
+    assert facts["attempts"][-1]["snr"] > 25
+    assert facts["applied"] == {"step": "smooth", "label": "w8a8", "wide": 0, "float": 0,
+                                "weights": 0, "macs": 0, "results": 0}  # fmt: skip
+    assert facts["notice"].startswith("w8a8: quantized again with smoothed channels, ")
+    assert "moving channels that stand out into weights" in said
+    kinds = {tensor.data_type for tensor in model.graph.initializer if len(tensor.dims) == 2}
+    assert kinds == {onnx.TensorProto.UINT8}
+    again, told, _ = quantize(tmp_path / "again", EVERY, precision="w8a8", model=outlier())
+    assert (again.SerializeToString(), told) == (model.SerializeToString(), facts)
+
+
+def test_the_operators_of_w8a8_that_need_16_bits_may_have_no_weight(tmp_path: Path) -> None:
+    """The sum of the large and the small is what the small ones do not survive in 8 bits."""
+    random = np.random.default_rng(7)
+    sizes = np.array([500, 1, 1, 1, 1, 1, 1, 1], np.float32)
+    weights = {"sizes": sizes, "w": random.standard_normal((8, 32)).astype(np.float32)}
+    nodes = [
+        helper.make_node("Mul", ["x", "sizes"], ["a"], name="uneven"),
+        helper.make_node("Add", ["a", "a"], ["b"], name="sum"),
+        helper.make_node("Div", ["b", "sizes"], ["c"], name="even"),
+        helper.make_node("Relu", ["c"], ["d"], name="relu"),
+        helper.make_node("MatMul", ["d", "w"], ["y"], name="product"),
+    ]
+    uneven = graphs.model(nodes, weights, out=["batch", 32])
+    _, facts, _ = quantize(tmp_path, ["wide", "wider"], precision="w8a8", model=uneven)
+    assert facts["attempts"][0]["snr"] < 5
+    assert facts["wide"] == ["sum", "uneven"]
+    assert facts["attempts"][-1]["snr"] > 15
+    assert 0 < facts["applied"]["results"] <= 0.5
+
+
+def test_16_bits_are_for_no_more_results_than_the_label_allows(tmp_path: Path) -> None:
+    """Every other operator needs them, so there are as many conversions as operators."""
+    random = np.random.default_rng(7)
+    sizes = np.array([2000, 1, 1, 1, 1, 1, 1, 1], np.float32)
+    nodes, last = [], "x"
+    for number in range(8):
+        mul, div = f"mul{number}", f"div{number}"
+        nodes += [helper.make_node("Mul", [last, "sizes"], [mul], name=mul),
+                  helper.make_node("Div", [mul, "sizes"], [div], name=div)]  # fmt: skip
+        last = div
+    nodes.append(helper.make_node("MatMul", [last, "w"], ["y"], name="product"))
+    weights = {"sizes": sizes, "w": random.standard_normal((8, 32)).astype(np.float32)}
+    model = graphs.model(nodes, weights, out=["batch", 32])
+    _, facts, _ = quantize(tmp_path, ["wider"], precision="w8a8", model=model)
+    assert [one["step"] for one in facts["attempts"]] == ["as asked", "wider"]
+    assert facts["attempts"][1]["snr"] > -100
+    assert policy_share(tmp_path / "out") <= 0.5
+
+
+def policy_share(folder: Path) -> float:
+    """The share of activations with 16 bits, as verification counts them."""
+    model = model_file.load(folder / model_file.MODEL)
+    types = {tensor.name: tensor.data_type for tensor in model.graph.initializer}
+    kinds = [types[n.input[2]] for n in model.graph.node if n.op_type == "QuantizeLinear"]
+    return kinds.count(onnx.TensorProto.UINT16) / len(kinds)
 
 
 def test_nothing_is_tried_without_steps_or_where_the_first_is_good(tmp_path: Path) -> None:

@@ -3,10 +3,11 @@
 The order is fixed; each step changes the best graph so far:
 
     percentile   activation ranges without the outermost values
+    smooth       channels that stand out move from activations into weights; w8a8 only
     wide         16 bits for the quarter of the operators that lose the most
-    wider        16 bits for half of them, as many as the label of the precision allows
+    wider        16 bits for half of them, or as many as the label of the precision allows
     float        the first quarter stays in floating point, the second gets 16 bits; operators
-                 whose rounded result loses more than a tenth stay in floating point too
+                 whose rounded result costs the outputs more than a tenth stay there too
 
 The first graph that reaches parity is taken. If none does, the best one is kept, and
 verification judges it. Ranges come from the samples of the part `fit`, attempts are compared on
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,10 +37,11 @@ from workers.sources import model_file, onnx_graph
 from workers.sources.errors import quantize_error
 
 ASKED = "as asked"
+SMOOTH = "smooth"
 _DIGITS = 3
 """Losses are compared with so many digits: CPUs differ in the others."""
-_QUARTERS = {"wide": 1, "wider": 2, "float": 2}
-"""Step -> how many quarters of the operators have more than 8 bits."""
+_GAIN = 1.0
+"""How many decibels make a graph better than an earlier one."""
 _LOSSY = 0.1
 
 
@@ -64,10 +67,12 @@ class Ranking:
     """The operators of a graph, ordered by their loss if all have 8 bits."""
 
     names: Sequence[str]
-    """Those with a weight, beginning with the one that loses most."""
+    """Those that may get more bits, beginning with the one that loses most."""
     sizes: Sizes
+    most: Callable[[], int]
+    """How many of them may have more bits."""
     lossy: frozenset[str] = frozenset()
-    """Those, with a weight or without, whose results lose too much."""
+    """Those, with a weight or without, whose rounded results the outputs bear least."""
 
 
 def convert(
@@ -84,7 +89,8 @@ def convert(
         return model, graph.folder, qdq.facts(model, len(sets))
     trials = _Trials(job, graph, source, temp)
     first = trials.carry_out(ASKED, asked)
-    tried = search(first, job.params["requantize"], trials.carry_out, trials.rank)
+    steps = [step for step in job.params["requantize"] if step != SMOOTH or graph.smoothable]
+    tried = search(first, steps, trials.carry_out, trials.rank)
     chosen = best(tried)
     _check_label(precision, chosen.applied)
     folder = chosen.folder
@@ -126,10 +132,13 @@ def search(
 
 
 def best(tried: Sequence[Attempt]) -> Attempt:
-    """The last one if it passes, else the one with the least noise, of equal ones the earliest."""
-    if not tried[-1].distance.fault:
-        return tried[-1]
-    return max(tried, key=lambda one: one.snr)
+    """The last one if it passes, else the one with the least noise, of nearly equal ones the
+    earliest: differences between two ruined graphs say nothing."""
+    chosen = tried[0]
+    for one in tried[1:]:
+        if not one.distance.fault or one.snr >= chosen.snr + _GAIN:
+            chosen = one
+    return chosen
 
 
 def changed(step: str, attempt: Attempt, rank: Callable[[Attempt], Ranking]) -> Settings:
@@ -137,10 +146,13 @@ def changed(step: str, attempt: Attempt, rank: Callable[[Attempt], Ranking]) -> 
     settings = attempt.settings
     if step == "percentile":
         return replace(settings, calibration="percentile")
+    if step == SMOOTH:
+        return replace(settings, smooth=True)
     ranking = rank(attempt)
     names, count = ranking.names, len(ranking.names)
     least = 1 if count > 1 else 0
-    quarter, most = max(least, count // 4), max(least, count * _QUARTERS[step] // 4)
+    quarter = max(least, count // 4)
+    most = quarter if step == "wide" else max(least, ranking.most())
     own = ranking.sizes
     # In w8a8, 16 bits are for results: they leave weights as they are.
     weights = own.weights if settings.precision == "w8a16" else {}
@@ -157,16 +169,9 @@ def changed(step: str, attempt: Attempt, rank: Callable[[Attempt], Ranking]) -> 
     return replace(settings, wide=frozenset(label.within(names[:most], weights, MORE_BITS)))
 
 
-def ranking(
-    precision: str,
-    weights: Mapping[str, float],
-    results: Mapping[str, float],
-    own: Sizes,
-) -> Ranking:
-    """By the type that gets more bits: weights in w8a16, results in w8a8."""
-    lost = weights if precision == "w8a16" else {name: results.get(name, 0.0) for name in weights}
-    names = sorted(lost, key=lambda name: (-round(lost[name], _DIGITS), name))
-    return Ranking(names, own, frozenset(name for name, loss in results.items() if loss > _LOSSY))
+def ordered(lost: Mapping[str, float]) -> list[str]:
+    """Operators by what they lose."""
+    return sorted(lost, key=lambda name: (-round(lost[name], _DIGITS), name))
 
 
 def told(tried: Sequence[Attempt]) -> dict[str, Any]:
@@ -193,7 +198,10 @@ def told(tried: Sequence[Attempt]) -> dict[str, Any]:
 
 def described(settings: Settings) -> str:
     """What is not as usual, beside what the label says."""
-    return " with percentile calibration" if settings.calibration == "percentile" else ""
+    parts = ["percentile calibration"] if settings.calibration == "percentile" else []
+    if settings.smooth:
+        parts.append("smoothed channels")
+    return f" with {' and '.join(parts)}" if parts else ""
 
 
 class _Trials:
@@ -224,8 +232,10 @@ class _Trials:
         try:
             model = self._graph.quantized(settings)
             onnx_graph.sort(model.graph)
-            model_file.save(model, folder, self._graph.folder)
+            model_file.save(model, folder, self._graph.prepared(settings))
             found = _applied(self._float, settings)
+            if settings.precision == "w8a8":
+                found["results"] = label.wide_results(model)
             if beyond := label.fault(found):
                 distance = Distance(-MOST_DB, beyond)
             else:
@@ -242,17 +252,38 @@ class _Trials:
         plain = replace(attempt.settings, wide=frozenset(), floats=frozenset())
         if plain not in self._ranked:
             self._job.progress("comparing operators")
-            sizes = label.sizes(self._float)
-            self._ranked[plain] = ranking(plain.precision, *self._losses(plain), sizes)
+            self._ranked[plain] = self._ranking(plain)
         return self._ranked[plain]
+
+    def _ranking(self, plain: Settings) -> Ranking:
+        weights, results = self._losses(plain)
+        lossy = frozenset(name for name, loss in results.items() if loss > _LOSSY)
+        sizes = label.sizes(self._float)
+        if plain.precision == "w8a16":
+            return Ranking(ordered(weights), sizes, lambda: len(weights) // 2, lossy)
+        names = ordered(results)
+        return Ranking(names, sizes, partial(self._room, plain, names), lossy)
+
+    def _room(self, plain: Settings, names: Sequence[str]) -> int:
+        """How many of these operators may have results of 16 bits. Where one meets a result of 8
+        bits it is converted, and conversions count too."""
+        count, share = len(names) // 2, 1.0
+        while count and share > MORE_BITS:
+            wide = replace(plain, wide=frozenset(names[:count]))
+            share = label.wide_results(self._graph.quantized(wide))
+            if share > MORE_BITS:
+                count = min(count - 1, int(count * MORE_BITS / share))
+        return count
 
     def _losses(self, plain: Settings) -> tuple[dict[str, float], dict[str, float]]:
         temp = self._temp / f"losses-{len(self._ranked)}"
         temp.mkdir()
-        ready, sample = self._graph.folder, self._sets[0]
-        weights = losses.of_weights(ready, self._folders[plain], sample, temp / "weights")
-        results = losses.of_results(
-            ready, self._graph.ranges(plain), sample, temp / "results", qdq.LEVELS[plain.precision]
-        )
+        ready, sample = self._graph.prepared(plain), self._sets[0]
+        weights: dict[str, float] = {}
+        if plain.precision == "w8a16":
+            weights = losses.of_weights(ready, self._folders[plain], sample, temp / "weights")
+        ranges, steps = self._graph.ranges(plain), qdq.LEVELS[plain.precision]
+        exact = qdq.in_float(plain)
+        results = losses.of_results(ready, ranges, sample, temp / "results", steps, exact)
         remove_tree(temp)
         return weights, results

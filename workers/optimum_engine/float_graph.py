@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from workers.optimum_engine import calibrate, device_limits, masks, qdq
+from workers.optimum_engine import calibrate, device_limits, masks, qdq, smoothing
 from workers.optimum_engine.qdq import Settings
 from workers.sources import model_file, onnx_graph, runtime, weight_file
 from workers.sources.errors import one_line, quantize_error
@@ -36,14 +36,29 @@ class FloatGraph:
         self._sets = sets
         self._temp = temp
         self._progress = progress
-        self._ranges: dict[str, Mapping[str, tuple[float, float]]] = {}
+        self._smooth: Path | None = None
+        self._ranges: dict[tuple[str, bool], Mapping[str, tuple[float, float]]] = {}
+
+    @property
+    def smoothable(self) -> bool:
+        """Whether channels could move into weights anywhere."""
+        return bool(smoothing.places(model_file.load_graph(self.folder)))
+
+    def prepared(self, settings: Settings) -> Path:
+        """The folder of the graph that is quantized with these settings."""
+        if not settings.smooth:
+            return self.folder
+        if self._smooth is None:
+            self._progress("moving channels that stand out into weights")
+            self._smooth = smoothing.smooth(self.folder, self._sets, self._temp / "smooth")
+        return self._smooth
 
     def quantized(self, settings: Settings) -> Any:
         """The quantized graph."""
         found = self.ranges(settings)
         self._progress(f"quantizing to {settings.precision}")
         try:
-            return qdq.quantize(self.folder, found, settings)
+            return qdq.quantize(self.prepared(settings), found, settings)
         except (ValueError, KeyError, RuntimeError, TypeError, AttributeError) as error:
             raise quantize_error(
                 f"ONNX Runtime's quantizer failed: {type(error).__name__}: {one_line(error)}"
@@ -51,14 +66,17 @@ class FloatGraph:
 
     def ranges(self, settings: Settings) -> Mapping[str, tuple[float, float]]:
         """The range of every tensor, found once by each method."""
-        method = settings.calibration
-        if method not in self._ranges:
+        key = settings.calibration, settings.smooth
+        if key not in self._ranges:
             precision = settings.precision
-            limits = calibrate.Limits(masks.DEPTH[precision], qdq.LEVELS[precision], method)
-            self._ranges[method] = calibrate.ranges(
-                self.folder, self._sets, self._temp / f"calibrate-{method}", limits, self._progress
+            limits = calibrate.Limits(
+                masks.DEPTH[precision], qdq.LEVELS[precision], settings.calibration
             )
-        return self._ranges[method]
+            temp = self._temp / f"calibrate-{len(self._ranges)}"
+            self._ranges[key] = calibrate.ranges(
+                self.prepared(settings), self._sets, temp, limits, self._progress
+            )
+        return self._ranges[key]
 
 
 def prepare(source: Path, temp: Path, precision: str) -> Path:

@@ -14,6 +14,9 @@ from typing import Any
 from matrix.verification import IN_FLOAT, MORE_BITS
 from workers.optimum_engine import losses
 
+_SIXTEEN = {4, 5}
+"""ONNX's numbers of uint16 and int16."""
+
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
@@ -78,6 +81,13 @@ def applied(
     }
 
 
+def wide_results(model: Any) -> float:
+    """The share of the activations of a quantized graph that have 16 bits, rounded up."""
+    kinds = {tensor.name: tensor.data_type for tensor in model.graph.initializer}
+    found = [kinds[node.input[2]] for node in model.graph.node if node.op_type == "QuantizeLinear"]
+    return math.ceil(1000 * sum(kind in _SIXTEEN for kind in found) / (len(found) or 1)) / 1000
+
+
 def _count(names: Collection[str]) -> str:
     return f"{len(names)} operator{'s' * (len(names) > 1)}"
 
@@ -88,6 +98,8 @@ def fault(found: Mapping[str, Any]) -> str:
         return (
             f"{found['weights']:.0%} of its weights have more than 8 bits (limit {MORE_BITS:.0%})"
         )
+    if (share := found.get("results", 0.0)) > MORE_BITS:
+        return f"{share:.0%} of its results have more than 8 bits (limit {MORE_BITS:.0%})"
     if found["macs"] > IN_FLOAT:
         return f"{found['macs']:.0%} of its products are in float (limit {IN_FLOAT:.0%})"
     return ""

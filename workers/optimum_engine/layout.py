@@ -49,7 +49,7 @@ QUANTIZERS = ("qnn",)
 CALIBRATION = ("calibration", "per_channel", "symmetric")
 """Build options of calibrated precisions that go to the stage as they are."""
 STEPS = {
-    "percentile": "calibration", "wide": "", "wider": "", "float": "float_ops",
+    "percentile": "calibration", "smooth": "", "wide": "", "wider": "", "float": "float_ops",
 }  # fmt: skip
 """In which order a graph that misses parity is quantized again (`attempts`), each with the build
 option that decides in its place."""
@@ -164,7 +164,11 @@ def _quantize(policy: Mapping[str, Any], last: str, task: str) -> StageSpec | No
         params |= {name: options[name] for name in CALIBRATION if name in options}
         if options.get("requantize", True):
             params["parity"] = _parity(policy, task)
-            params["requantize"] = [step for step, by in STEPS.items() if by not in options]
+            params["requantize"] = [
+                step
+                for step, by in STEPS.items()
+                if by not in options and (step != "smooth" or precision == "w8a8")
+            ]
     if precision in HALVES:
         inputs = (last, "inputs")
     if precision in FOUR_BITS:

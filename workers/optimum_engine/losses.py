@@ -8,7 +8,7 @@ float between rounded values, and an NPU differs from that by less than a step.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -93,15 +93,7 @@ def of_weights(ready: Path, quantized: Path, sample: Sample, temp: Path) -> dict
     _let_override(model, named.values())
     session = runtime.session(model_file.save_graph(model, ready, temp))
     feeds = {item.name: sample[item.name] for item in session.get_inputs()}
-    wanted = session.run(None, feeds)
-    lost: dict[str, float] = {}
-    names, size = list(named), math.ceil(len(named) / _MOST_RUNS)
-    for start in range(0, len(names), max(size, 1)):
-        group = names[start : start + size]
-        found = session.run(None, feeds | {named[name]: rounded[named[name]]() for name in group})
-        loss = max(map(_error, found, wanted), default=0.0)
-        lost |= dict.fromkeys(group, loss)
-    return lost
+    return _lost(session, feeds, {name: partial(_given, named[name], rounded) for name in named})
 
 
 def of_results(
@@ -110,29 +102,79 @@ def of_results(
     sample: Sample,
     temp: Path,
     steps: int,
+    exact: Collection[str] = (),
 ) -> dict[str, float]:
-    """How much each operator's result loses if it is rounded to so many steps of its range."""
-    model = model_file.load_graph(ready)
-    made = {name: node.name for node in model.graph.node for name in node.output if name in ranges}
-    tensors = {name: one for name, one in calibrate.float_tensors(model).items() if name in made}
-    present = {value.name for value in model.graph.output}
-    model.graph.output.extend(one for name, one in tensors.items() if name not in present)
-    session = runtime.session(model_file.save_graph(model, ready, temp))
-    feeds = {item.name: sample[item.name] for item in session.get_inputs()}
-    lost: dict[str, float] = {}
-    for names in calibrate.chunks(tensors, ()):
-        for name, value in zip(names, session.run(names, feeds), strict=True):
-            loss = _error(_near(value, *ranges[name], steps), value)
-            lost[made[name]] = max(loss, lost.get(made[name], 0.0))
-    return lost
+    """How much the outputs lose if only one operator's results are rounded to so many steps of
+    their ranges.
 
-
-def _near(value: Any, low: float, high: float, steps: int) -> Any:
+    A result by itself does not tell that: one channel that is larger than all others hides what
+    these lose, and an operator further on may need them. Every result is rounded behind a switch,
+    which is an input. Of many operators, neighbours are rounded together. `exact`: the types of
+    those that are left out.
+    """
     import numpy as np
+    from onnx import TensorProto, helper
+
+    model = model_file.load_graph(ready)
+    floats = calibrate.float_tensors(model).keys() & ranges.keys()
+    switches: dict[str, list[str]] = {}
+    added: list[Any] = []
+    for node in [one for one in model.graph.node if one.op_type not in exact]:
+        for place, name in enumerate(node.output):
+            if name in floats:
+                node.output[place] = f"{name}/exact"
+                added += _rounding(name, *ranges[name], steps)
+                switches.setdefault(node.name, []).append(f"{name}/switch")
+    model.graph.node.extend(added)
+    every = [name for names in switches.values() for name in names]
+    model.graph.input.extend(
+        helper.make_tensor_value_info(name, TensorProto.BOOL, []) for name in every
+    )
+    onnx_graph.sort(model.graph)
+    session = runtime.session(model_file.save_graph(model, ready, temp))
+    off, on = np.array(False), np.array(True)
+    feeds = {item.name: sample.get(item.name, off) for item in session.get_inputs()}
+    return _lost(
+        session, feeds, {name: partial(dict.fromkeys, own, on) for name, own in switches.items()}
+    )
+
+
+def _rounding(name: str, low: float, high: float, steps: int) -> list[Any]:
+    """The nodes that make a tensor from its exact values, rounded if its switch is on."""
+    from onnx import helper
 
     low, high = min(low, 0.0), max(high, 0.0)
-    step = (high - low) / steps or 1.0
-    return (np.rint(value / step) * step).clip(low, high)
+    values = {"step": (high - low) / steps or 1.0, "low": low, "high": high}
+    own = {key: f"{name}/{key}" for key in (*values, "exact", "switch", "many", "whole", "near")}
+    return [
+        *(helper.make_node("Constant", [], [own[key]], value_float=values[key]) for key in values),
+        helper.make_node("Div", [own["exact"], own["step"]], [own["many"]]),
+        helper.make_node("Round", [own["many"]], [own["whole"]]),
+        helper.make_node("Mul", [own["whole"], own["step"]], [f"{own['near']}/open"]),
+        helper.make_node("Clip", [f"{own['near']}/open", own["low"], own["high"]], [own["near"]]),
+        helper.make_node("Where", [own["switch"], own["near"], own["exact"]], [name]),
+    ]
+
+
+def _given(name: str, values: Mapping[str, Callable[[], Any]]) -> dict[str, Any]:
+    return {name: values[name]()}
+
+
+def _lost(
+    session: Any, feeds: Sample, changes: Mapping[str, Callable[[], Mapping[str, Any]]]
+) -> dict[str, float]:
+    """How much the outputs lose by what changes the inputs for each operator, or for a group."""
+    wanted = session.run(None, dict(feeds))
+    lost: dict[str, float] = {}
+    names, size = list(changes), math.ceil(len(changes) / _MOST_RUNS)
+    for start in range(0, len(names), max(size, 1)):
+        group = names[start : start + size]
+        given = dict(feeds)
+        for name in group:
+            given |= changes[name]()
+        loss = max(map(_error, session.run(None, given), wanted), default=0.0)
+        lost |= dict.fromkeys(group, loss)
+    return lost
 
 
 def weighted(model: Any) -> list[Any]:

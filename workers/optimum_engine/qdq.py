@@ -45,6 +45,8 @@ class Settings:
     symmetric: bool = False
     rewrites: frozenset[str] = frozenset()
     """What the provider's limits ask for (`device_limits`)."""
+    smooth: bool = False
+    """Whether channels that stand out move into weights (`smoothing`)."""
     wide: frozenset[str] = frozenset()
     """Nodes with 16 bits: in w8a16 for their weights, in w8a8 for their results."""
     floats: frozenset[str] = frozenset()
@@ -96,9 +98,7 @@ def quantize(ready: Path, found: Mapping[str, tuple[float, float]], settings: Se
         floats |= _around(model, [root for root, _sum, _step in roots])
     # Without this mark the quantizer infers the types again, of a copy of the model.
     quant_utils.add_infer_metadata(model)
-    types = sorted(
-        {node.op_type for node in model.graph.node} - {*_NOT_QUANTIZED, *settings.blocked}
-    )
+    types = sorted({node.op_type for node in model.graph.node} - in_float(settings))
     logging.getLogger().setLevel(logging.ERROR)  # it warns about every tensor that it skips
     config = get_qnn_qdq_config(
         str(ready / model_file.MODEL),  # as a path: measuring a model in memory fails beyond 2 GiB
@@ -134,6 +134,11 @@ def quantize(ready: Path, found: Mapping[str, tuple[float, float]], settings: Se
     ):
         quantizer.quantize_model()
     return quantizer.model.model
+
+
+def in_float(settings: Settings) -> set[str]:
+    """The operators of which none is quantized."""
+    return {*_NOT_QUANTIZED, *settings.blocked}
 
 
 def _without_range(model: Any, found: Mapping[str, tuple[float, float]]) -> set[str]:

@@ -56,5 +56,8 @@ def test_beyond_the_cap_a_graph_has_another_precision() -> None:
     assert label.fault(fine) == ""
     heavy = label.applied("w8a16", OWN, {"a"}, ())
     assert label.fault(heavy) == "60% of its weights have more than 8 bits (limit 50%)"
+    assert label.fault({**fine, "results": 0.5}) == ""
+    wide = label.fault({**fine, "results": 0.567})
+    assert wide == "57% of its results have more than 8 bits (limit 50%)"
     slow = label.applied("w8a8", OWN, {"a"}, {"c"})
     assert label.fault(slow) == "30% of its products are in float (limit 25%)"

@@ -114,13 +114,15 @@ def test_a_pass_of_the_next_level_runs_alone_beside_the_basic_ones() -> None:
 
 
 def test_what_the_catalog_sets_is_not_tried_otherwise() -> None:
-    def steps(**build: Any) -> Any:
-        return stages(make_request(**NPU, build=build))["quantize"].params.get("requantize")
+    def steps(precision: str = "w8a16", **build: Any) -> Any:
+        request = make_request(**{**NPU, "precision": precision}, build=build)
+        return stages(request)["quantize"].params.get("requantize")
 
     every = ["percentile", "wide", "wider", "float"]
     assert steps() == every
     assert steps(calibration="minmax") == every[1:]
     assert steps(per_channel=True, float_ops=["Softmax"]) == ["percentile", "wide", "wider"]
+    assert steps("w8a8") == ["percentile", "smooth", "wide", "wider", "float"]
     assert steps(requantize=False) is None
     assert "parity" not in stages(make_request(precision="w8"))["quantize"].params
 

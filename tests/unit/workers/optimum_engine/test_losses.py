@@ -1,0 +1,62 @@
+"""Which operators cost the outputs most."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from onnx import helper
+
+from tests.engines import graphs
+from workers.optimum_engine import losses
+from workers.sources import model_file, runtime
+
+RANDOM = np.random.default_rng(3)
+SAMPLE = {"x": RANDOM.standard_normal((4, 8)).astype(np.float32)}
+GAIN = np.array([1000, 1, 1, 1, 1, 1, 1, 1], np.float32)
+
+
+def ready(nodes: list[Any], weights: dict[str, Any], folder: Path) -> Path:
+    """The folder of a graph with the type of every tensor."""
+    model_file.save(graphs.model(nodes, weights, out=["batch", 8]), folder / "ready")
+    runtime.add_types(folder / "ready", folder / "types")
+    return folder / "ready"
+
+
+def test_a_result_costs_what_the_outputs_lose_not_what_it_loses_itself(tmp_path: Path) -> None:
+    """The large channel hides by its size what the others lose, until it is divided again."""
+    nodes = [
+        helper.make_node("Mul", ["x", "gain"], ["large"], name="large"),
+        helper.make_node("Div", ["large", "gain"], ["even"], name="even"),
+        helper.make_node("Cast", ["even"], ["cast"], name="cast", to=1),
+        helper.make_node("Relu", ["cast"], ["y"], name="relu"),
+    ]
+    folder = ready(nodes, {"gain": GAIN}, tmp_path)
+    most = float(np.abs(SAMPLE["x"]).max())
+    ranges = dict.fromkeys(("even", "cast", "y"), (-most, most))
+    ranges["large"] = -1000 * most, 1000 * most
+    own = SAMPLE["x"] * GAIN
+    step = 2000 * most / 255
+    error = np.linalg.norm(np.rint(own / step) * step - own) / np.linalg.norm(own)
+    assert error < 0.01
+    found = losses.of_results(folder, ranges, SAMPLE, tmp_path / "losses", 255, ["Cast"])
+    assert found.keys() == {"large", "even", "relu"}
+    assert found["large"] > 0.3
+    assert found["even"] < 0.01
+    assert found["relu"] < 0.01
+    fine = losses.of_results(folder, ranges, SAMPLE, tmp_path / "fine", 65535, ["Cast"])
+    assert fine["large"] < found["large"] / 20
+
+
+def test_neighbours_of_many_operators_are_rounded_together(tmp_path: Path) -> None:
+    names = [f"t{number}" for number in range(100)]
+    nodes = [helper.make_node("Neg", [before], [after], name=after)
+             for before, after in zip(["x", *names], [*names, "y"], strict=True)]  # fmt: skip
+    folder = ready(nodes, {}, tmp_path)
+    ranges = dict.fromkeys([*names, "y"], (-4.0, 4.0)) | {"t6": (-4000.0, 4000.0)}
+    found = losses.of_results(folder, ranges, SAMPLE, tmp_path / "losses", 255)
+    assert found.keys() == {*names, "y"}
+    assert found["t6"] == found["t7"]
+    assert found["t6"] > 0.9
+    assert max(loss for name, loss in found.items() if name not in {"t6", "t7"}) < 0.02
