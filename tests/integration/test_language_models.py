@@ -68,6 +68,13 @@ def test_four_bit_language_models_are_verified(
                 plain = label == "ov_cpu"
                 assert operators["com.microsoft:MatMulNBits"] == (0 if plain else 15)
                 assert operators["DequantizeLinear"] == (15 if plain else 0)
+                levels = {
+                    item.i
+                    for node in graph.graph.node
+                    for item in node.attribute
+                    if node.op_type == "MatMulNBits" and item.name == "accuracy_level"
+                }
+                assert levels == (set() if plain else {4})
             built.release()
     finally:
         verifier.close()

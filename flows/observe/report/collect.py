@@ -186,7 +186,11 @@ class _Cells:
         proof = proof_of(rungs_of(one))
         if proof is None:
             return None
-        return {"samples": _masked(proof.samples), "told": _masked(str(proof))}
+        figure = "" if proof.snr is None else f"{proof.snr:g} dB"
+        if proof.agreement is not None:
+            figure = f"{100 * proof.agreement:.3g}%"
+        told = {"samples": _masked(proof.samples), "told": _masked(str(proof))}
+        return {**told, "kind": proof.kind, "figure": figure}
 
     def _unmeasured(self, one: Outcome) -> str | None:
         """Why a benchmark that was asked for is not there."""

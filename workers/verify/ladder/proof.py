@@ -50,7 +50,7 @@ class Proof:
 
     def __str__(self) -> str:
         if self.old:
-            return f"verified on {OLD}"
+            return OLD
         told = [f"{self.judged} {self.samples}"]
         if self.snr is not None:
             told.append(f"{self.snr:g} dB")

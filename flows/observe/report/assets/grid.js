@@ -32,7 +32,7 @@ function buildGrid() {
   });
 }
 
-const LONGEST_NAME = 28, NAME = "min(230px, 42vw)", CELL = 104;
+const LONGEST_NAME = 28, NAME = "min(230px, 42vw)", CELL = 118;
 
 function template() {
   return `minmax(${NAME}, 1.6fr) repeat(${shownColumns.length}, minmax(${CELL}px, 1fr))`;
@@ -98,15 +98,17 @@ function drawCell(place, column, slot) {
     return el("div", { ...facts, class: "gcell none", "aria-label": `${columns[column].label}: not in this sweep` }, "");
   }
   const cell = cells[index], look = looks.get(cell.status);
-  const text = cell.failure || (isExport(cell) ? "onnx" : cell.precision);
+  const proof = cell.failure ? undefined : cell.proof;
+  const text = [cell.failure || (isExport(cell) ? "onnx" : cell.precision), proof && proof.figure].filter(Boolean).join(" ");
   const level = cell.level && `${cell.failure ? "up to " : ""}${cell.level}`;
+  const told = level && (proof ? `${level} on ${proof.told}` : level);
   return el("div", {
     ...facts,
     "data-i": index,
     class: `gcell tone-${look.tone}${hits[index] ? "" : " miss"}${index === opened ? " open" : ""}`,
-    title: `${cell.id}\n${words(cell.status)}${cell.message ? `: ${cell.message}` : ""}${level ? `\nverified ${level}` : ""}`,
-    "aria-label": `${columns[column].label}: ${words(cell.status)} ${text}${level ? `, verified ${level}` : ""}`,
-  }, el("i", { "aria-hidden": "true" }, look.glyph), el("span", {}, text, level && el("small", {}, level)));
+    title: `${cell.id}\n${words(cell.status)}${cell.message ? `: ${cell.message}` : ""}${told ? `\nverified ${told}` : ""}`,
+    "aria-label": `${columns[column].label}: ${words(cell.status)} ${text}${told ? `, verified ${told}` : ""}`,
+  }, el("i", { "aria-hidden": "true" }, look.glyph), el("span", {}, text, level && el("small", {}, [level, proof && proof.kind].filter(Boolean).join(" · "))));
 }
 
 function settleTab(first, last) {

@@ -67,6 +67,11 @@ def test_a_report_has_them_in_each_cell_and_in_its_totals(
     told = {one["id"]: one["proof"]["told"] for one in made["cells"] if "proof" in one}
     assert told[cell(0, "qnn_npu")] == REAL
     assert told[cell(0, "mlas_cpu")].startswith(f"16 {ACCEPTED}")
+    shown = {one["id"]: one["proof"] for one in made["cells"] if "proof" in one}
+    assert (shown[cell(0, "qnn_npu")]["kind"], shown[cell(0, "qnn_npu")]["figure"]) == (
+        "processor", "98%",
+    )  # fmt: skip
+    assert shown[cell(0, "mlas_cpu")]["kind"] == "synthetic"
     assert made["totals"]["samples"] == {"processor samples": 1, ACCEPTED: 1}
 
 
