@@ -10,6 +10,7 @@ import argparse
 import ast
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -183,23 +184,69 @@ def _table(names: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 def _commands() -> Iterator[str]:
+    every = list(parsers(build_parser()))
+    common = common_flags(every)
     yield f"# Commands\n\n{MADE}"
-    yield "Flags marked *setting* can also be set in a file or variable: [](settings.md).\n\n"
-    for name, parser in parsers(build_parser()):
+    yield "Settings are flags that can also stand in a file or a variable: [](settings.md) says\n"
+    yield "what each of them does. These flags are the same in many commands:\n\n"
+    yield _table(("flag", "what it does"), common)
+    for name, parser in every:
         yield f"## modelmill {name}\n\n{parser.description or parser.format_usage()}\n\n"
-        yield f"```text\n{' '.join(parser.format_usage().removeprefix('usage: ').split())}\n```\n\n"
-        rows = []
-        for action in parser._actions:
-            if isinstance(action, argparse._SubParsersAction | argparse._HelpAction):
-                continue
-            shown = ", ".join(f"`{flag}`" for flag in action.option_strings)
-            help_text = (action.help or "").replace("%%", "%")
-            option = OPTIONS.get(action.dest)
-            # A flag of a command's own may have the name of a setting.
-            setting = " *(setting)*" if option and _is_flag_of(option, action) else ""
-            rows.append((shown or f"`{action.metavar or action.dest}`", help_text + setting))
+        own, taken = own_arguments(parser)
+        rows = [row for row in map(_row, own) if row not in common]
+        usage = parser._get_formatter()
+        usage.add_usage(None, [one for one in own if _row(one) in rows], [], "")
+        shared = ", ".join(row[0] for row in map(_row, own) if row in common)
+        line = " ".join([*usage.format_help().split(), *(["[settings]"] if taken else [])])
+        yield f"```text\n{line}\n```\n\n"
         if rows:
             yield _table(("argument", "what it does"), rows)
+        if shared:
+            yield f"Common: {shared}.\n\n"
+        if taken:
+            yield f"Settings: {_settings_of(taken)}.\n\n"
+
+
+def _row(action: argparse.Action) -> tuple[str, str]:
+    shown = ", ".join(f"`{flag}`" for flag in action.option_strings)
+    help_text = (action.help or "").replace("%%", "%")
+    return shown or f"`{action.metavar or action.dest}`", help_text
+
+
+def common_flags(every: Iterable[tuple[str, argparse.ArgumentParser]]) -> list[tuple[str, str]]:
+    """Flags that mean the same in at least six commands, with what they do."""
+    flags = Counter(
+        _row(action)
+        for _name, parser in every
+        for action in own_arguments(parser)[0]
+        if action.option_strings
+    )
+    return [row for row, count in flags.items() if count >= 6]
+
+
+def own_arguments(parser: argparse.ArgumentParser) -> tuple[list[argparse.Action], set[str]]:
+    """The arguments of a command that are no settings, and the names of the settings it takes."""
+    own, taken = [], set[str]()
+    for action in parser._actions:
+        option = OPTIONS.get(action.dest)
+        # A flag of a command's own may have the name of a setting.
+        if option and _is_flag_of(option, action):
+            taken.add(option.name)
+        elif not isinstance(action, argparse._SubParsersAction | argparse._HelpAction):
+            own.append(action)
+    return own, taken
+
+
+def _settings_of(taken: set[str]) -> str:
+    """Whole groups by their names, then single flags."""
+    whole, single = [], []
+    for group in dict.fromkeys(option.group for option in OPTIONS.values()):
+        mine = [option for option in OPTIONS.values() if option.group == group]
+        if taken.issuperset(option.name for option in mine):
+            whole.append(f"all of [{group}](settings.md#{group.lower().replace(' ', '-')})")
+        else:
+            single += [f"`{option.flag}`" for option in mine if option.name in taken]
+    return ", ".join([*whole, *single])
 
 
 def _is_flag_of(option: Option, action: argparse.Action) -> bool:

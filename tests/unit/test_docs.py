@@ -51,9 +51,12 @@ def test_every_command_and_flag_is_there() -> None:
     for name, parser in generator().parsers(build_parser()):
         section = text.partition(f"## modelmill {name}\n")[2].partition("\n## ")[0]
         assert section, name
-        for action in parser._actions:
-            for flag in action.option_strings:
-                assert f"`{flag}`" in section or flag in {"-h", "--help"}, (name, flag)
+        own, taken = generator().own_arguments(parser)
+        for flag in {flag for action in own for flag in action.option_strings} - {"-h", "--help"}:
+            assert f"`{flag}`" in section, (name, flag)
+        for option in (OPTIONS[one] for one in taken):
+            whole = f"settings.md#{option.group.lower().replace(' ', '-')}"
+            assert f"`{option.flag}`" in section or whole in section, (name, option.name)
 
 
 def test_every_setting_is_there_with_its_variable() -> None:
