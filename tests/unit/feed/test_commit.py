@@ -16,7 +16,7 @@ from filelock import FileLock
 
 from feed.commit import Committer
 from feed.directory import DirectoryFeed
-from feed.errors import Corrupt, NoSpace, Unavailable, VersionExists
+from feed.errors import Corrupt, NoSpace, Rejected, Unavailable, VersionExists
 from feed.interface import write_description
 from feed.layout import Layout, Manifest
 from feed.publisher import Publisher
@@ -166,6 +166,18 @@ def test_a_note_of_somebody_else_removes_nothing_outside_of_the_feed(
         feed.publish("pkg", "1.0.1", write_files(tmp_path / "src", {"x": b"1"}), "")
     assert (tmp_path / "victim").exists()
     assert (tmp_path / "empty").exists()
+
+
+def test_a_file_system_without_locks_is_refused(
+    feed: DirectoryFeed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def take(*_all: object, **_more: object) -> None:
+        raise NotImplementedError
+
+    monkeypatch.setattr("feed.commit.take", take)
+    with pytest.raises(Rejected, match="has no file locks"):
+        feed.publish("pkg", "1.0.1", write_files(tmp_path / "src", {"x": b"1"}), "")
+    assert not list((tmp_path / "feed").rglob("1.0.1.json"))
 
 
 def test_a_note_that_cannot_be_read_is_an_error(feed: DirectoryFeed, tmp_path: Path) -> None:
