@@ -1,6 +1,7 @@
 """Quantizes a graph, and repeats it with other settings while its outputs miss parity.
 
-The order is fixed; each step changes the best graph so far:
+The order is fixed. Each step changes the best graph so far, but none that of `percentile`: no bits
+bring back what it cuts off.
 
     percentile   activation ranges without the outermost values
     smooth       channels that stand out move from activations into weights; w8a8 only
@@ -37,7 +38,7 @@ from workers.sources import model_file, onnx_graph
 from workers.sources.errors import quantize_error
 
 ASKED = "as asked"
-SMOOTH = "smooth"
+PERCENTILE, SMOOTH = "percentile", "smooth"
 _DIGITS = 3
 """Losses are compared with so many digits: CPUs differ in the others."""
 _GAIN = 1.0
@@ -122,11 +123,11 @@ def search(
     """All attempts in their order, up to the first that parity has nothing against."""
     tried = [first]
     for step in steps:
-        so_far = best(tried)
-        if not so_far.distance.fault:
+        if not best(tried).distance.fault:
             break
-        settings = changed(step, so_far, rank)
-        if settings != so_far.settings:
+        basis = best([one for one in tried if one.step != PERCENTILE])
+        settings = changed(step, basis, rank)
+        if settings != basis.settings:
             tried.append(carry_out(step, settings))
     return tried
 
@@ -144,8 +145,8 @@ def best(tried: Sequence[Attempt]) -> Attempt:
 def changed(step: str, attempt: Attempt, rank: Callable[[Attempt], Ranking]) -> Settings:
     """The settings of an attempt with what a step changes."""
     settings = attempt.settings
-    if step == "percentile":
-        return replace(settings, calibration="percentile")
+    if step == PERCENTILE:
+        return replace(settings, calibration=PERCENTILE)
     if step == SMOOTH:
         return replace(settings, smooth=True)
     ranking = rank(attempt)
@@ -198,7 +199,7 @@ def told(tried: Sequence[Attempt]) -> dict[str, Any]:
 
 def described(settings: Settings) -> str:
     """What is not as usual, beside what the label says."""
-    parts = ["percentile calibration"] if settings.calibration == "percentile" else []
+    parts = [f"{PERCENTILE} calibration"] if settings.calibration == PERCENTILE else []
     if settings.smooth:
         parts.append("smoothed channels")
     return f" with {' and '.join(parts)}" if parts else ""

@@ -60,8 +60,7 @@ def test_the_order_is_fixed_and_ends_with_the_first_that_passes() -> None:
         ],
         "applied": {"step": "wide"},
         "wide": ["a", "b"],
-        "notice": "w8a16: quantized again with percentile calibration and smoothed channels, "
-        "5 -> 20.5 dB above the error",
+        "notice": "w8a16: quantized again with smoothed channels, 5 -> 20.5 dB above the error",
     }
 
 
@@ -74,6 +73,13 @@ def test_a_step_that_makes_it_worse_is_left_out_of_the_next_ones() -> None:
     last = found[-1].settings
     assert last.floats == {"a", "b", "sum"}
     assert last.wide == {"c", "d"}
+
+
+def test_no_step_goes_on_from_what_percentile_has_cut_off() -> None:
+    found = tried([5, 9, 6.5, 8, 8.5, 8])
+    assert [one.settings.calibration for one in found] == ["minmax", "percentile", *4 * ["minmax"]]
+    assert [one.settings.smooth for one in found] == [False, False, True, True, True, True]
+    assert attempts.best(found).step == "percentile"
 
 
 def test_a_step_that_hardly_helps_is_left_out_of_the_next_ones() -> None:
