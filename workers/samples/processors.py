@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from matrix.codec import parse_json
+from machine.files import read_json
 from workers.engine import StageError
 from workers.runtimes.session import Port
 from workers.samples import synthetic
@@ -133,10 +133,9 @@ def _beside(folder: Path, files: Sequence[str], *keys: str) -> str:
         with contextlib.suppress(OSError, ValueError):
             if not keys and (folder / name).is_file():
                 return name
-            text = (folder / name).read_bytes() if keys else b"{}"
-            found = parse_json(text)
-            inner = [one for one in found.values() if isinstance(one, dict)]
-            if any(key in part for part in (found, *inner) for key in keys):
+            found = read_json(folder / name) if keys else {}
+            parts = [found, *found.values()] if isinstance(found, dict) else []
+            if any(key in part for part in parts if isinstance(part, dict) for key in keys):
                 return name
     return ""
 

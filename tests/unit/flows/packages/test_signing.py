@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -65,6 +66,25 @@ def test_what_is_signed_is_verified(tmp_path: Path, kind: str) -> None:
     told = json.loads(envelope)
     assert told["payloadType"] == "application/vnd.in-toto+json"
     assert base64.b64decode(told["payload"]) == STATEMENT
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        signer_of,
+        lambda given: signature_check(given, signs=True),
+        lambda given: public_keys(Path(str(given.sign_key))),
+    ],
+    ids=["signs", "checks what it signs", "checks"],
+)
+def test_without_the_library_nothing_is_taken_for_signed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ask: Callable[[Settings], object]
+) -> None:
+    given = settings(tmp_path, write_keys(tmp_path))
+    monkeypatch.setitem(sys.modules, "securesystemslib.signer", None)
+    with pytest.raises(UsageError, match="need the library securesystemslib") as refused:
+        ask(given)
+    assert refused.value.hint == "pip install modelmill[sign]"
 
 
 def test_the_signature_is_one_by_the_rules_of_dsse_alone(tmp_path: Path) -> None:
