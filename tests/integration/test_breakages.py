@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +19,9 @@ from tests.engines.hosted import SharedHost
 from tests.engines.optimum import builder, plan_catalog
 from tests.verification.breakages import (
     BREAKAGES,
+    CACHED,
     COSINES,
+    NEED_TRAINING,
     QUANTIZED,
     Break,
     alive,
@@ -25,10 +29,11 @@ from tests.verification.breakages import (
     old_samples,
 )
 from tests.verification.packages import entries, part, warm
+from workers import composition
 from workers.build.built import Built
 from workers.runtimes import reference
 from workers.samples import files, synthetic
-from workers.sources import runtime
+from workers.sources import model_file, runtime
 from workers.store import Store
 from workers.verify.ladder.claim import Claim
 from workers.verify.subject import Subject
@@ -50,6 +55,12 @@ _IMAGE = (
     "hidden_size = 32, num_hidden_layers = 2, num_attention_heads = 4, intermediate_size = 64, "
     "image_size = 32, patch_size = 8, num_labels = 8, initializer_range = 0.8"
 )
+_SOUND = (
+    "hidden_size = 32, num_hidden_layers = 2, num_attention_heads = 4, intermediate_size = 64, "
+    "conv_dim = [16, 16], conv_stride = [5, 2], conv_kernel = [10, 3], classifier_proj_size = 16, "
+    "num_feat_extract_layers = 2, num_conv_pos_embeddings = 16, num_conv_pos_embedding_groups = 4, "
+    "num_labels = 8, initializer_range = 0.8"
+)
 CONFIGS = {
     "bert": ("question-answering", _TEXT),
     "electra": ("question-answering", f"embedding_size = 32, {_TEXT}"),
@@ -57,7 +68,26 @@ CONFIGS = {
     "vit": ("image-classification", _IMAGE),
     "vit_msn": ("image-classification", _IMAGE),
     "beit": ("image-classification", _IMAGE),
+    "wav2vec2": ("audio-classification", _SOUND),
 }
+_GPT = (
+    "n_embd = 32, n_layer = 2, n_head = 4, n_positions = 64, vocab_size = 64, "
+    "bos_token_id = 2, eos_token_id = 3, initializer_range = 0.2"
+)
+_LLAMA = (
+    "hidden_size = 32, intermediate_size = 64, num_hidden_layers = 2, vocab_size = 64, "
+    "num_attention_heads = 4, max_position_embeddings = 64, initializer_range = 0.2"
+)
+_T5 = (
+    "d_model = 32, d_kv = 8, d_ff = 64, num_layers = 2, num_decoder_layers = 2, num_heads = 4, "
+    "vocab_size = 64, decoder_start_token_id = 0"
+)
+DECODERS = {
+    "gpt2": ("text-generation-with-past", _GPT),
+    "llama": ("text-generation-with-past", _LLAMA),
+    "t5": ("text2text-generation-with-past", _T5),
+}
+"""Whose graphs of the first and of every further token are broken alike."""
 CONFIG = SimpleNamespace(vocab_size=64, type_vocab_size=2, pad_token_id=0)
 TASKS = {"question-answering": "question-answering"}
 """Whose decisions are judged: an image classifier of random weights may see one class alone."""
@@ -65,7 +95,7 @@ QUANTIZED_TOO = ("bert", "electra", "vit")
 CATALOG = "\n".join(
     f'[[model]]\nid = "broken/{name}"\ntask = "{task}"\nmodel_type = "{name}"\n'
     f'random = {{ architecture = "{name}", seed = 3, config = {{ {config} }} }}\n'
-    for name, (task, config) in CONFIGS.items()
+    for name, (task, config) in {**CONFIGS, **DECODERS}.items()
 )
 
 Cases = dict[str, dict[str, Built]]
@@ -77,12 +107,12 @@ def built(tmp_path_factory: pytest.TempPathFactory, optimum: SharedHost) -> Iter
     root = tmp_path_factory.mktemp("breakages")
     (root / "broken.toml").write_text(CATALOG, "utf-8")
     cells = plan_catalog("broken.toml", root).cells()
-    found: Cases = {"fp32": {}, "w8a16": {}}
+    found: Cases = {"fp32": {}, "w8a16": {}, "cached": {}}
     with builder(root, optimum) as made:
         for cell in cells:
             name = cell.model.model_type
             if cell.target.label == "mlas_cpu":
-                found["fp32"][name] = made.build(cell)
+                found["cached" if name in DECODERS else "fp32"][name] = made.build(cell)
             if cell.target.label == "qnn_npu" and name in QUANTIZED_TOO:
                 found["w8a16"][name] = made.build(cell)
         yield found
@@ -184,3 +214,51 @@ def test_every_breakage_is_caught_in_three_architectures(
     assert not any(missed.values()), missed
     few = {what: list(row) for what, row in found.items() if len(row) < LEAST}
     assert not few
+
+
+def test_a_broken_decoder_is_caught_in_three_architectures(
+    built: Cases, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    """In the graphs of its cache, and in the weights that they share with the first graph."""
+    breakages = {name: one for name, one in BREAKAGES.items() if name not in NEED_TRAINING}
+    found: dict[str, dict[str, str]] = defaultdict(dict)
+    with warm(tmp_path) as runtimes:
+        verifier = Verifier(runtimes)
+        for name, one in built["cached"].items():
+            subject, sound = Subject.of(one), tmp_path / name / "sound"
+            shutil.copytree(one.folder, sound)
+            whole = verifier.climb(subject)
+            assert not whole.failed, (name, [rung.detail for rung in whole.rungs])
+            for number, (what, break_it) in enumerate({**breakages, **CACHED}.items()):
+                folder = tmp_path / name / str(number)
+                shutil.copytree(sound, folder)
+                hit = [broken(path, break_it) for path in _stepping(folder)]
+                if any(hit):
+                    changed = replace(subject, folder=folder, files=entries(folder))
+                    found[what][name] = caught_by(verifier.climb(changed))
+        verifier.close()
+    for what, row in found.items():
+        print(f"{what:36} {row}")
+        record_property(what, row)
+    missed = {what: [name for name, how in row.items() if not how] for what, row in found.items()}
+    assert not any(missed.values()), missed
+    assert {what for what, row in found.items() if len(row) >= LEAST} >= CACHED.keys()
+    assert len([row for row in found.values() if len(row) >= LEAST]) >= 12
+
+
+def _stepping(folder: Path) -> list[Path]:
+    """The graphs of the first and of every further token."""
+    record = composition.read(folder)
+    assert record is not None
+    assert record.loop is not None
+    names = {record.loop.begin, record.loop.step}
+    return [folder / one.model for one in record.components if one.name in names]
+
+
+def broken(file: Path, break_it: Break) -> bool:
+    """Whether a graph had what is broken in it."""
+    model = model_file.load(file)
+    hit = break_it(model)
+    if hit:
+        onnx.save(model, file)
+    return hit

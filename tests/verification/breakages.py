@@ -312,6 +312,55 @@ def shifted_zero(model: ModelProto) -> bool:
     return bool(found)
 
 
+def _caches(model: ModelProto) -> list[str]:
+    """The inputs that hold what a decoder has computed of its own tokens."""
+    names = [item.name for item in model.graph.input]
+    return [one for one in names if one.startswith("past_key_values.") and "encoder" not in one]
+
+
+def no_cache(model: ModelProto) -> bool:
+    """A step sees nothing of the tokens before it."""
+    found = _caches(model)
+    for number, name in enumerate(found):
+        zero = constant(model, f"broken/zero{number}", np.float32(0))
+        made = [helper.make_node("Mul", [name, zero], [f"broken/cache{number}"])]
+        replaced(model, name, made, f"broken/cache{number}")
+    return bool(found)
+
+
+def other_cache(first: int, second: int) -> Break:
+    """A step reads two of its caches in each other's place."""
+
+    def broken(model: ModelProto) -> bool:
+        found = _caches(model)
+        if len(found) <= max(first, second):
+            return False
+        pair = found[first], found[second]
+        other = {pair[0]: "broken/second", pair[1]: "broken/first"}
+        for node in model.graph.node:
+            for at, given in enumerate(node.input):
+                node.input[at] = other.get(given, given)
+        for name, by in zip(pair, ("broken/first", "broken/second"), strict=True):
+            model.graph.node.insert(0, helper.make_node("Identity", [name], [by]))
+        return True
+
+    return broken
+
+
+def faint_cache(model: ModelProto) -> bool:
+    """What a step adds to a cache is a tenth of what it should be."""
+    names = [one.name for one in model.graph.output if one.name.startswith("present")]
+    for number, name in enumerate(names):
+        for node in model.graph.node:
+            for side in (node.input, node.output):
+                for at, given in enumerate(side):
+                    if given == name:
+                        side[at] = f"broken/present{number}"
+        scale = constant(model, f"broken/scale{number}", np.float32(0.1))
+        model.graph.node.append(helper.make_node("Mul", [f"broken/present{number}", scale], [name]))
+    return bool(names)
+
+
 BREAKAGES: Mapping[str, Break] = {
     "the mask is ignored": input_is("attention_mask", 1),
     "the token types are ignored": input_is("token_type_ids", 0),
@@ -336,6 +385,15 @@ BREAKAGES: Mapping[str, Break] = {
     "the output is reversed": after(reversed_rows),
     "two outputs are swapped": swapped,
 }
+NEED_TRAINING = {"biases are gone", "the gain of norms is gone"}
+"""Random weights have zeros and ones there: only graphs that are made `alive` show it."""
+CACHED: Mapping[str, Break] = {
+    "the cache is ignored": no_cache,
+    "keys are read as values": other_cache(0, 1),
+    "the caches of two layers are swapped": other_cache(0, 2),
+    "the cache holds a tenth": faint_cache,
+}
+"""Of a decoder with a cache, beside the others."""
 QUANTIZED: Mapping[str, Break] = {
     "ranges of activations are halved": halved_range,
     "zero points are shifted": shifted_zero,
