@@ -54,6 +54,22 @@ def test_cancel_counts_the_cells_that_it_leaves(
     assert "--home" not in capsys.readouterr().out
 
 
+def test_a_tuning_of_a_fleet_goes_on_as_a_tuning(
+    harness: SweepHarness, capsys: pytest.CaptureFixture[str]
+) -> None:
+    harness.stop.ask()
+    info = swept(harness)
+    sql(harness.state, "UPDATE sweep SET settings = '{\"tuning\": {}}'")
+    step = f"modelmill tune --resume {info.stamp} --fleet"
+    for verb in ("resume", "retry"):
+        assert main([verb, info.stamp, "--home", str(harness.root)]) == Exit.USAGE
+        told = f"modelmill: {info.stamp} is a tuning of a fleet (continue it: {step})\n"
+        assert capsys.readouterr().err == told
+    assert main(["cancel", info.stamp, "--home", str(harness.root)]) == Exit.OK
+    said = capsys.readouterr().out
+    assert said == f"sweep {info.stamp} is cancelled, 3 cells open: {step}\n"
+
+
 def test_retry_of_a_green_sweep_says_that_nothing_failed(harness: SweepHarness) -> None:
     info = swept(harness)
     error = nothing_to_retry(harness.state, info)
