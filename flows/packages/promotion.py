@@ -117,7 +117,7 @@ def _check(settings: Settings, demand: Demand, record: Json, found: Verdict, vie
         if proof and proof.old:
             hint = "build it again: packages carry the samples that they are judged on"
         elif proof and proof.unproven:
-            hint = "give the catalog's entry a dataset (dataset = ...) and build it again"
+            hint = "give the catalog's entry a dataset = { path = ... } and build it again"
         raise Rejected(f"{title} cannot enter {view}, which demands {asked}: {lacks}", hint=hint)
     if proof and proof.kind == SYNTHETIC:
         tell(f"{title} is verified on {proof.samples}")

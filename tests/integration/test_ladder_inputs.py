@@ -102,7 +102,7 @@ def test_samples_that_do_not_exercise_the_model_fail(harness: VerificationHarnes
     assert failed(climbed) == ["samples"]
     said = told(climbed, "samples")
     assert "no output varies between the samples by more than 0 of its size" in said
-    assert "dataset = ..." in said
+    assert 'dataset = { path = "..." }' in said
 
 
 def test_a_classifier_that_sees_one_class_fails(harness: VerificationHarness) -> None:

@@ -57,8 +57,9 @@ def _synthetic(claim: Claim, observed: Observed) -> list[str]:
     if "synthetic" not in kinds or not claim.needs_real or claim.synthetic:
         return []
     text = (
-        "the samples are synthetic, and say nothing of a trained model: give the entry a dataset "
-        '(dataset = ...), or accept them with samples = { kind = "synthetic", reason = "..." }'
+        "the samples are synthetic, and say nothing of a trained model: give the entry "
+        'dataset = { path = "..." }, or accept them with '
+        'samples = { kind = "synthetic", reason = "..." }'
     )
     return [text]
 

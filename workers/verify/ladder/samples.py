@@ -9,7 +9,7 @@ from matrix.policy import CALIBRATED
 from workers.verify.ladder.claim import Claim
 from workers.verify.ladder.observed import Json, Judgement, Observed, not_run
 
-STEP = "give the entry a dataset of inputs as its users have them (dataset = ...)"
+STEP = 'give the entry inputs as its users have them: dataset = { path = "..." }'
 _MASK, _WORDS = "attention_mask", "input_ids"
 _COVERED = 0.5
 """The share of the range that calibration has seen which judged values must span."""

@@ -141,8 +141,8 @@ def test_what_falls_short_of_it_is_refused_with_the_reason(
 @pytest.mark.parametrize(
     ("rungs", "why", "step"),
     [
-        (proven("synthetic"), "synthetic samples say nothing", "dataset = ..."),
-        (proven("synthetic", reason="a sensor"), "(accepted: a sensor) say", "dataset = ..."),
+        (proven("synthetic"), "synthetic samples say nothing", "dataset = { path"),
+        (proven("synthetic", reason="a sensor"), "(accepted: a sensor) say", "dataset = { path"),
         (
             [one for one in proven("dataset") if one["name"] != "samples"],
             "before",

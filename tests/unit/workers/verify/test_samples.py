@@ -61,9 +61,7 @@ def test_samples_that_prove_nothing_fail_with_the_step(case: dict[str, Any], sai
     passed, text = judged(**case)
     assert passed is False
     assert said in text
-    assert text.endswith(
-        "give the entry a dataset of inputs as its users have them (dataset = ...)"
-    )
+    assert text.endswith('give the entry inputs as its users have them: dataset = { path = "..." }')
 
 
 def test_samples_as_users_have_them_pass() -> None:
