@@ -141,31 +141,35 @@ def cells(catalog: str, temp: Path) -> Iterator[Cell]:
                 yield cell
 
 
+def measured(cell: Cell, precisions: Sequence[str]) -> Iterator[tuple[str, dict[str, float]]]:
+    """For each precision, the decibels of each method in the worst component."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        parts = list(stages(cell, root / "stages"))
+        for precision in precisions:
+            worst: dict[str, float] = {}
+            for name, source, inputs, params in parts:
+                temp = root / precision / (name or "graph")
+                temp.mkdir(parents=True)
+                for method, snr in figures(source, inputs, params, precision, temp).items():
+                    worst[method] = min(worst.get(method, snr), snr)
+            yield precision, worst
+
+
 def main(catalog: str = "demo", *precisions: str) -> None:
     """Print the table."""
     warnings.simplefilter("ignore")
     rows: list[tuple[object, ...]] = []
-    temporary = tempfile.TemporaryDirectory
-    with temporary() as data:
+    with tempfile.TemporaryDirectory() as data:
         for cell in cells(catalog, Path(data)):
-            with temporary() as folder:
-                root = Path(folder)
-                try:
-                    parts = list(stages(cell, root / "stages"))
-                except StageError as error:
-                    print(f"{cell.model.id}: {error}", file=sys.stderr)
-                    continue
-                for precision in precisions or ("w8a16", "w8a8"):
-                    worst: dict[str, float] = {}
-                    for name, source, inputs, params in parts:
-                        temp = root / precision / (name or "graph")
-                        temp.mkdir(parents=True)
-                        for method, snr in figures(source, inputs, params, precision, temp).items():
-                            worst[method] = min(worst.get(method, snr), snr)
+            try:
+                for precision, worst in measured(cell, precisions or ("w8a16", "w8a8")):
                     shown = [f"{worst[name]:g}" if name in worst else "-"
-                         for name in (*METHODS, ENTROPY)]  # fmt: skip
+                             for name in (*METHODS, ENTROPY)]  # fmt: skip
                     rows.append((cell.model.id, cell.model.task, precision, *shown))
                     print(*rows[-1], flush=True)
+            except StageError as error:
+                print(f"{cell.model.id}: {error}", file=sys.stderr)
     table([("model", "task", "precision", *METHODS, ENTROPY), *rows])
 
 

@@ -158,6 +158,28 @@ def test_the_operators_of_w8a8_that_need_16_bits_may_have_no_weight(tmp_path: Pa
     assert 0 < facts["applied"]["results"] <= 0.5
 
 
+def test_what_reads_a_result_that_must_not_be_rounded_stays_in_float_too(tmp_path: Path) -> None:
+    """The logarithm of what is next to nothing beside the largest value."""
+    nodes = [
+        helper.make_node("Mul", ["x", "x"], ["square"], name="square"),
+        helper.make_node("Mul", ["square", "square"], ["power"], name="power"),
+        helper.make_node("Mul", ["power", "power"], ["eighth"], name="eighth"),
+        helper.make_node("Add", ["eighth", "least"], ["sum"], name="sum"),
+        helper.make_node("Log", ["sum"], ["log"], name="log"),
+        helper.make_node("MatMul", ["log", "w"], ["y"], name="product"),
+    ]
+    weights = {
+        "least": np.full((1,), 1e-9, np.float32),
+        "w": np.random.default_rng(7).standard_normal((8, 32)).astype(np.float32),
+    }
+    model = graphs.model(nodes, weights, out=["batch", 32])
+    _, facts, _ = quantize(tmp_path, ["float"], model=model)
+    assert facts["attempts"][0]["snr"] < 10
+    assert {"eighth", "sum", "log"} <= set(facts["floats"])
+    assert "product" not in facts["floats"]
+    assert facts["attempts"][1]["snr"] > 15
+
+
 def test_16_bits_are_for_no_more_results_than_the_label_allows(tmp_path: Path) -> None:
     """Every other operator needs them, so there are as many conversions as operators."""
     random = np.random.default_rng(7)

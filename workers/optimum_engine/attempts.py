@@ -8,7 +8,8 @@ bring back what it cuts off.
     wide         16 bits for the quarter of the operators that lose the most
     wider        16 bits for half of them, or as many as the label of the precision allows
     float        the first quarter stays in floating point, the second gets 16 bits; operators
-                 whose rounded result costs the outputs more than a tenth stay there too
+                 whose rounded result costs the outputs more than a tenth stay there too,
+                 with those that read it
 
 The first graph that reaches parity is taken. If none does, the best one is kept, and
 verification judges it. Ranges come from the samples of the part `fit`, attempts are compared on
@@ -17,7 +18,7 @@ those of `choose`, and the verdict is given on others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -73,7 +74,8 @@ class Ranking:
     most: Callable[[], int]
     """How many of them may have more bits."""
     lossy: frozenset[str] = frozenset()
-    """Those, with a weight or without, whose rounded results the outputs bear least."""
+    """Those, with a weight or without, whose rounded results the outputs do not bear, and those
+    that read these."""
 
 
 def convert(
@@ -205,6 +207,14 @@ def described(settings: Settings) -> str:
     return f" with {' and '.join(parts)}" if parts else ""
 
 
+def _with_readers(model: Any, names: Collection[str]) -> frozenset[str]:
+    """These operators and those that read their results: if one of these computes in integers, it
+    has the result rounded."""
+    made = {name for node in model.graph.node if node.name in names for name in node.output}
+    readers = {node.name for node in model.graph.node if not made.isdisjoint(node.input)}
+    return frozenset({*names, *readers})
+
+
 class _Trials:
     """Carries out attempts at one graph."""
 
@@ -249,7 +259,7 @@ class _Trials:
         return Attempt(step, settings, distance, folder, found)
 
     def rank(self, attempt: Attempt) -> Ranking:
-        """By what they lose on one sample."""
+        """By what they lose on a few samples."""
         plain = replace(attempt.settings, wide=frozenset(), floats=frozenset())
         if plain not in self._ranked:
             self._job.progress("comparing operators")
@@ -258,7 +268,10 @@ class _Trials:
 
     def _ranking(self, plain: Settings) -> Ranking:
         weights, results = self._losses(plain)
-        lossy = frozenset(name for name, loss in results.items() if loss > _LOSSY)
+        lossy = _with_readers(
+            model_file.load_graph(self._graph.prepared(plain)),
+            {name for name, loss in results.items() if loss > _LOSSY},
+        )
         sizes = label.sizes(self._float)
         if plain.precision == "w8a16":
             return Ranking(ordered(weights), sizes, lambda: len(weights) // 2, lossy)
@@ -279,12 +292,12 @@ class _Trials:
     def _losses(self, plain: Settings) -> tuple[dict[str, float], dict[str, float]]:
         temp = self._temp / f"losses-{len(self._ranked)}"
         temp.mkdir()
-        ready, sample = self._graph.prepared(plain), self._sets[0]
+        ready = self._graph.prepared(plain)
         weights: dict[str, float] = {}
         if plain.precision == "w8a16":
-            weights = losses.of_weights(ready, self._folders[plain], sample, temp / "weights")
+            weights = losses.of_weights(ready, self._folders[plain], self._sets, temp / "weights")
         ranges, steps = self._graph.ranges(plain), qdq.LEVELS[plain.precision]
         exact = qdq.in_float(plain)
-        results = losses.of_results(ready, ranges, sample, temp / "results", steps, exact)
+        results = losses.of_results(ready, ranges, self._sets, temp / "results", steps, exact)
         remove_tree(temp)
         return weights, results

@@ -23,7 +23,10 @@ from workers.sources import model_file, onnx_graph, runtime
 Sample = Mapping[str, Any]
 _WEIGHTED = ("MatMul", "Gemm", "Conv", "ConvTranspose")
 _MOST_RUNS = 64
-"""How often a graph is run at most to find the operators that lose most."""
+"""How often a graph is run at most with a sample to find the operators that lose most."""
+_MOST_SAMPLES = 4
+"""Of these: a logarithm of what rounds to nothing ruins a sound with silence in it, and no other.
+"""
 _SPARE = 1.0
 """How many decibels above the limit a graph must be: a device rounds a little otherwise."""
 
@@ -81,7 +84,9 @@ def _shapes(values: Iterable[Any]) -> Shapes:
     return {value.name: onnx_graph.dims(value) for value in values}
 
 
-def of_weights(ready: Path, quantized: Path, sample: Sample, temp: Path) -> dict[str, float]:
+def of_weights(
+    ready: Path, quantized: Path, sets: Sequence[Sample], temp: Path
+) -> dict[str, float]:
     """How much the outputs lose if only one operator's weight is rounded, as in `quantized`.
 
     Weights become inputs of the float graph `ready`, so one session serves all of them. Of many
@@ -92,14 +97,14 @@ def of_weights(ready: Path, quantized: Path, sample: Sample, temp: Path) -> dict
     named = {node.name: node.input[1] for node in weighted(model) if node.input[1] in rounded}
     _let_override(model, named.values())
     session = runtime.session(model_file.save_graph(model, ready, temp))
-    feeds = {item.name: sample[item.name] for item in session.get_inputs()}
-    return _lost(session, feeds, {name: partial(_given, named[name], rounded) for name in named})
+    changes = {name: partial(_given, named[name], rounded) for name in named}
+    return _lost(session, sets, {}, changes)
 
 
 def of_results(
     ready: Path,
     ranges: Mapping[str, tuple[float, float]],
-    sample: Sample,
+    sets: Sequence[Sample],
     temp: Path,
     steps: int,
     exact: Collection[str] = (),
@@ -133,10 +138,8 @@ def of_results(
     onnx_graph.sort(model.graph)
     session = runtime.session(model_file.save_graph(model, ready, temp))
     off, on = np.array(False), np.array(True)
-    feeds = {item.name: sample.get(item.name, off) for item in session.get_inputs()}
-    return _lost(
-        session, feeds, {name: partial(dict.fromkeys, own, on) for name, own in switches.items()}
-    )
+    changes = {name: partial(dict.fromkeys, own, on) for name, own in switches.items()}
+    return _lost(session, sets, dict.fromkeys(every, off), changes)
 
 
 def _rounding(name: str, low: float, high: float, steps: int) -> list[Any]:
@@ -161,19 +164,30 @@ def _given(name: str, values: Mapping[str, Callable[[], Any]]) -> dict[str, Any]
 
 
 def _lost(
-    session: Any, feeds: Sample, changes: Mapping[str, Callable[[], Mapping[str, Any]]]
+    session: Any,
+    sets: Sequence[Sample],
+    usual: Sample,
+    changes: Mapping[str, Callable[[], Mapping[str, Any]]],
 ) -> dict[str, float]:
-    """How much the outputs lose by what changes the inputs for each operator, or for a group."""
-    wanted = session.run(None, dict(feeds))
+    """How much the outputs lose at most in a few samples, by what changes the `usual` inputs for
+    each operator, or for a group."""
+    known = {item.name for item in session.get_inputs()}
+    feeds = [{name: one[name] for name in one if name in known} | dict(usual)
+             for one in sets[:_MOST_SAMPLES]]  # fmt: skip
+    wanted = [session.run(None, one) for one in feeds]
     lost: dict[str, float] = {}
     names, size = list(changes), math.ceil(len(changes) / _MOST_RUNS)
     for start in range(0, len(names), max(size, 1)):
         group = names[start : start + size]
-        given = dict(feeds)
+        given: dict[str, Any] = {}
         for name in group:
             given |= changes[name]()
-        loss = max(map(_error, session.run(None, given), wanted), default=0.0)
-        lost |= dict.fromkeys(group, loss)
+        losses = [
+            _error(found, exact)
+            for one, outputs in zip(feeds, wanted, strict=True)
+            for found, exact in zip(session.run(None, one | given), outputs, strict=True)
+        ]
+        lost |= dict.fromkeys(group, max(losses, default=0.0))
     return lost
 
 
@@ -228,6 +242,8 @@ def _error(found: Any, wanted: Any) -> float:
 
     if wanted.dtype.kind != "f":
         return float((found != wanted).mean()) if wanted.size else 0.0
-    finite = np.isfinite(wanted) & np.isfinite(found)
+    finite = np.isfinite(wanted)
+    if not np.isfinite(found[finite]).all():
+        return math.inf
     length = float(np.linalg.norm(wanted[finite]))
     return float(np.linalg.norm((found - wanted)[finite])) / length if length else 0.0

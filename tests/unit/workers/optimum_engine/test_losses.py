@@ -40,12 +40,12 @@ def test_a_result_costs_what_the_outputs_lose_not_what_it_loses_itself(tmp_path:
     step = 2000 * most / 255
     error = np.linalg.norm(np.rint(own / step) * step - own) / np.linalg.norm(own)
     assert error < 0.01
-    found = losses.of_results(folder, ranges, SAMPLE, tmp_path / "losses", 255, ["Cast"])
+    found = losses.of_results(folder, ranges, [SAMPLE], tmp_path / "losses", 255, ["Cast"])
     assert found.keys() == {"large", "even", "relu"}
     assert found["large"] > 0.3
     assert found["even"] < 0.01
     assert found["relu"] < 0.01
-    fine = losses.of_results(folder, ranges, SAMPLE, tmp_path / "fine", 65535, ["Cast"])
+    fine = losses.of_results(folder, ranges, [SAMPLE], tmp_path / "fine", 65535, ["Cast"])
     assert fine["large"] < found["large"] / 20
 
 
@@ -55,8 +55,23 @@ def test_neighbours_of_many_operators_are_rounded_together(tmp_path: Path) -> No
              for before, after in zip(["x", *names], [*names, "y"], strict=True)]  # fmt: skip
     folder = ready(nodes, {}, tmp_path)
     ranges = dict.fromkeys([*names, "y"], (-4.0, 4.0)) | {"t6": (-4000.0, 4000.0)}
-    found = losses.of_results(folder, ranges, SAMPLE, tmp_path / "losses", 255)
+    found = losses.of_results(folder, ranges, [SAMPLE], tmp_path / "losses", 255)
     assert found.keys() == {*names, "y"}
     assert found["t6"] == found["t7"]
     assert found["t6"] > 0.9
     assert max(loss for name, loss in found.items() if name not in {"t6", "t7"}) < 0.02
+
+
+def test_what_is_no_number_in_one_sample_counts_most(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("Abs", ["x"], ["a"], name="abs"),
+        helper.make_node("Log", ["a"], ["y"], name="log"),
+    ]
+    folder = ready(nodes, {}, tmp_path)
+    quiet = {"x": np.full((4, 8), 1e-6, np.float32)}
+    loud = {"x": np.ones((4, 8), np.float32)}
+    ranges = {"a": (0.0, 4.0), "y": (-16.0, 2.0)}
+    found = losses.of_results(folder, ranges, [loud, quiet], tmp_path / "losses", 65535)
+    assert found["abs"] == np.inf
+    assert found["log"] < 0.01
+    assert losses.of_results(folder, ranges, [loud], tmp_path / "one", 65535)["abs"] < 0.01
