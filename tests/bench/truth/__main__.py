@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -18,7 +17,7 @@ from tests.bench.truth.cost import compare_cost
 from tests.bench.truth.packages import CACHE, Missing, packages
 from tests.bench.truth.subject import Array, Subject
 from tests.bench.truth.subjects import hearing, reading, writing
-from tests.bench.truth.sweeping import Published, Swept, sweep
+from tests.bench.truth.sweeping import Published, Swept, sweep, tree_of
 from workers.engine import StageError
 
 SUBJECTS: tuple[type[Subject], ...] = (*writing.SUBJECTS, *reading.SUBJECTS, *hearing.SUBJECTS)
@@ -103,23 +102,6 @@ def compared(one: Array, other: Array) -> tuple[float, float]:
     above = np.triu_indices(len(first), 1)
     correlated = np.corrcoef((first @ first.T)[above], (second @ second.T)[above])[0, 1]
     return float((first * second).sum(1).min()), float(correlated)
-
-
-@contextmanager
-def tree_of(commit: str) -> Iterator[Path | None]:
-    """The tree of a commit in a folder of its own; none for this one."""
-    if not commit:
-        yield None
-        return
-    root = Path(__file__).resolve().parents[3]
-    with tempfile.TemporaryDirectory(prefix="modelmill-bench-") as name:
-        folder = Path(name) / "tree"
-        command = ["git", "-C", str(root), "worktree"]
-        subprocess.run([*command, "add", "-q", "--detach", str(folder), commit], check=True)
-        try:
-            yield folder
-        finally:
-            subprocess.run([*command, "remove", "--force", str(folder)], check=True)
 
 
 def main() -> int:

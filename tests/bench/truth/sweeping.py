@@ -6,7 +6,9 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -157,6 +159,23 @@ def sweep(subject: Subject, folder: Path, tree: Path | None, runtimes: str) -> S
     if not found:
         raise Missing(f"nothing was published of {subject.name}:\n{out[-2000:]}{pulled[-500:]}")
     return Swept(found, out, processor)
+
+
+@contextmanager
+def tree_of(commit: str) -> Iterator[Path | None]:
+    """The tree of a commit in a folder of its own; none for this one."""
+    if not commit:
+        yield None
+        return
+    root = Path(__file__).resolve().parents[3]
+    with tempfile.TemporaryDirectory(prefix="modelmill-bench-") as name:
+        folder = Path(name) / "tree"
+        command = ["git", "-C", str(root), "worktree"]
+        subprocess.run([*command, "add", "-q", "--detach", str(folder), commit], check=True)
+        try:
+            yield folder
+        finally:
+            subprocess.run([*command, "remove", "--force", str(folder)], check=True)
 
 
 def modelmill(folder: Path, tree: Path | None, runtimes: str, *arguments: str) -> str:
