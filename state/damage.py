@@ -1,26 +1,38 @@
-"""Damaged records of the state: left out and named, so that everything else can be used.
+"""Damaged records of the state: the first one that a command reads is an error that names it.
 
-A file may be truncated or edited by hand, and a disk may corrupt it. Rows are read by
-`state.rows.records`, what is inside their JSON columns within `Tolerated`; a command reports at its
-end what was left out.
+A file may be truncated or edited by hand, and a disk may corrupt it. What the state then says of a
+sweep cannot be believed, so nothing is left out and nothing is guessed.
 """
 
 from __future__ import annotations
 
-import threading
-from dataclasses import dataclass
-from types import TracebackType
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from matrix.codec import parse_json
+from state.errors import StateError
 
-MOST_KEPT = 1000
-"""Damaged records that are remembered; a process may watch a damaged state for days."""
-
-_FOUND: dict[str, None] = {}
-_LOCK = threading.Lock()
 _NUMBERS = frozenset({"seconds", "bytes", "exit_code", "n"})
 _TEXTS = frozenset({"tree", "failure", "stage", "message", "why", "same_as", "unlisted", "unshown"})
+
+
+def damaged(where: str) -> StateError:
+    """The error of a record that cannot be read."""
+    return StateError(
+        f"the state has a damaged record: {where}",
+        hint="restore the state from a backup, or name a new one with --state: a sweep of the same "
+        "stamp finds in the feed what it has published",
+    )
+
+
+@contextmanager
+def reading(where: str) -> Iterator[None]:
+    """Wraps code that reads the contents of a record."""
+    try:
+        yield
+    except (TypeError, ValueError, LookupError, AttributeError) as error:
+        raise damaged(where) from error
 
 
 def parsed(value: Any) -> Any:
@@ -35,16 +47,15 @@ def parsed(value: Any) -> Any:
 
 
 def mapping(value: Any, where: str) -> dict[str, Any] | None:
-    """A recorded JSON object without members of the wrong type. `where`: what messages call it."""
+    """A recorded JSON object. `where`: what messages call it."""
     if value is None:
         return None
     if not isinstance(value, dict):
-        note(where)
-        return None
-    wrong = [name for name, item in value.items() if not _fits(name, item)]
-    for name in wrong:
-        note(f"{where}: {name}")
-    return {name: item for name, item in value.items() if name not in wrong} if wrong else value
+        raise damaged(where)
+    for name, item in value.items():
+        if not _fits(name, item):
+            raise damaged(f"{where}: {name}")
+    return value
 
 
 def _fits(name: str, item: Any) -> bool:
@@ -53,46 +64,8 @@ def _fits(name: str, item: Any) -> bool:
     return name not in _TEXTS or item is None or isinstance(item, str)
 
 
-@dataclass(frozen=True, slots=True)
-class Tolerated:
-    """Wraps code that reads the contents of a record: a record of another shape ends the block and
-    is noted."""
-
-    where: str
-
-    def __enter__(self) -> None:
-        """Begin the block."""
-
-    def __exit__(
-        self,
-        _kind: type[BaseException] | None,
-        error: BaseException | None,
-        _traceback: TracebackType | None,
-    ) -> bool:
-        if not isinstance(error, TypeError | ValueError | LookupError | AttributeError):
-            return False
-        note(self.where)
-        return True
-
-
 def number(value: Any, where: str) -> float:
     """A number; SQLite takes, and gives back, anything."""
     if isinstance(value, int | float):
         return value
-    note(f"{where}: not a number")
-    return 0
-
-
-def note(where: str) -> None:
-    """Remember a damaged record."""
-    with _LOCK:
-        if len(_FOUND) < MOST_KEPT:
-            _FOUND[where] = None
-
-
-def taken() -> list[str]:
-    """The damaged records found since the last call."""
-    with _LOCK:
-        found = list(_FOUND)
-        _FOUND.clear()
-    return found
+    raise damaged(f"{where}: not a number")

@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 from matrix.codec import parse_json
 from matrix.needs import to_text
-from state import damage
+from state.damage import damaged
 from state.records import Bench, BenchState, Json, Lease, Measurement, MeasurementKind, Outcome
 from state.rows import Part, records
 from state.text import stable_json
@@ -79,8 +79,8 @@ def same_protocol(one: Json, other: Json) -> bool:
     return stable_json(one) == stable_json(other)
 
 
-def unpacked(packed: bytes, where: str) -> Json | None:
-    """JSON that was packed, within limits; None: it is damaged, which is noted."""
+def unpacked(packed: bytes, where: str) -> Json:
+    """JSON that was packed, within limits."""
     unpacking = zlib.decompressobj()
     try:
         text = unpacking.decompress(packed, MOST_RAW)
@@ -88,6 +88,5 @@ def unpacked(packed: bytes, where: str) -> Json | None:
     except (zlib.error, TypeError, ValueError):  # also for text in place of bytes
         found = None
     if not isinstance(found, dict):
-        damage.note(where)
-        return None
+        raise damaged(where)
     return found

@@ -11,7 +11,7 @@ from machine.processes import Process
 from matrix.codec import from_json
 from matrix.needs import Words, from_text, serves, to_text
 from matrix.status import Status
-from state.damage import Tolerated
+from state.damage import reading
 from state.errors import StateError
 from state.records import Event, Holder, Kind, Outcome, Remaining, StageRun, SweepInfo
 from state.rows import Part, Row, records, selected
@@ -135,10 +135,9 @@ class Queries(Part):
         ended = self.newest_event(sweep_id, Kind.ENDED)
         begun = self.events(sweep_id, ended.id if ended else 0, kind=Kind.BEGUN)
         processes = [(one.data or {}).get("process") for one in begun]
-        with Tolerated("the processes that began a sweep"):
+        with reading("the processes that began a sweep"):
             dead = [from_json(one, Process).is_dead() for one in processes]
-            return bool(dead) and all(dead)
-        return False
+        return bool(dead) and all(dead)
 
     def last_event(self, sweep_id: int) -> int:
         """The id of the newest event; reading on from it, after looking at everything else,
@@ -198,7 +197,7 @@ class Queries(Part):
                 continue
             words: Words = frozenset(holder.needs)
             event = next(self.events(holder.sweep_id, holder.token - 1, kind=Kind.LEASED), None)
-            with Tolerated(f"event {holder.token}: offers"):
+            with reading(f"event {holder.token}: offers"):
                 if event is not None and event.id == holder.token:
                     words |= frozenset(map(str, (event.data or {}).get("offers", ())))
             found.add(words)

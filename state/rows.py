@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Protocol, TypeVar, get_type_hints
+from typing import Any, Protocol, TypeVar
 
 from matrix.codec import from_json
 from matrix.needs import from_text
-from state.damage import mapping, note, parsed
+from state.damage import damaged, mapping, parsed
 
 T = TypeVar("T")
 Row = Mapping[str, Any]
@@ -17,8 +17,6 @@ Row = Mapping[str, Any]
 _JSON = frozenset(
     ["settings", "selection", "evidence", "detail", "data", "parts", "protocol", "percentiles"]
 )
-_SUBSTITUTES: tuple[Any, ...] = (None, 0, {})
-"""What stands in place of a damaged value, the first that its column can hold."""
 
 
 class Rows(Protocol):
@@ -104,7 +102,7 @@ def with_lists(
 
 
 def records(kind: type[T], table: str, key: str, rows: Iterable[Row]) -> Iterator[T]:
-    """The rows of a table as records, without those that cannot be read at all.
+    """The rows of a table as records.
 
     `key`: the column by which messages name a row.
     """
@@ -119,24 +117,5 @@ def records(kind: type[T], table: str, key: str, rows: Iterable[Row]) -> Iterato
         try:
             # SQLite's truth values are numbers.
             yield from_json(values, kind, exact=False, strict=False)
-        except ValueError:
-            if _repair(kind, values, where):
-                yield from_json(values, kind, exact=False, strict=False)
-
-
-def _repair(kind: type[Any], values: dict[str, Any], where: str) -> bool:
-    """Replace what a record cannot hold, and note it; False: something has no substitute."""
-    for name, wanted in get_type_hints(kind).items():
-        if name not in values:
-            continue
-        for value in (values[name], *_SUBSTITUTES):
-            try:
-                from_json(value, wanted, exact=False, strict=False)
-            except ValueError:
-                note(where.format(name))
-            else:
-                values[name] = value
-                break
-        else:
-            return False
-    return True
+        except ValueError as error:
+            raise damaged(f"{table} of {row[key]}: {error}") from error

@@ -88,7 +88,5 @@ class Tunings(Part):
             if raw:
                 where = f"the times of session {row['number']} of {row['trial']}"
                 values["raw"] = unpacked(values.pop("packed"), where)
-                if values["raw"] is None:
-                    continue
             found.append(values)
         return list(records(SessionRow, "trial_session", "trial", found))

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from machine.reservations import VARIABLE
-from state import damage
 from tests.machine.timing import patient
 from tests.services.installing import NOT_SELECTED
 
@@ -59,13 +58,6 @@ def pytest_configure(config: pytest.Config) -> None:
     # Some are sent it, or send it themselves: Prefect's worker does, when it is told to terminate.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-@pytest.fixture(autouse=True)
-def _own_damage() -> Iterator[None]:
-    """A command reports all damaged records that its process has met, so each test begins anew."""
-    yield
-    damage.taken()
 
 
 _left_out = Counter[str]()

@@ -41,7 +41,6 @@ class _Version(argparse.Action):
         raise SystemExit(Exit.OK)
 
 
-_MOST_NAMED = 5
 _LOOP = "Symlink loop from "
 _NEXT_STEPS = {
     errno.EACCES: "check its permissions, or choose another place with --home",
@@ -94,7 +93,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     with safe_output() as out:
         try:
             code = _run(argv, out)
-            _report_damage()
             out.flush()
         except OutputLost as lost:
             out.lost = lost
@@ -183,20 +181,6 @@ def _complete_hints(arguments: Arguments, out: Output) -> None:
 
 def _say(text: str) -> None:
     print(f"{paint('modelmill:', 'red', sys.stderr)} {text}", file=sys.stderr)
-
-
-def _report_damage() -> None:
-    """Name the records of the state that could not be read."""
-    if "state.damage" not in sys.modules:  # no state was read
-        return
-    from state.damage import taken
-
-    found = taken()
-    if found:
-        shown = "; ".join(found[:_MOST_NAMED])
-        more = f"; and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
-        advice = "(restore them from a backup; all other records are used)"
-        _say(f"the state has damaged records, which were left out: {shown}{more} {advice}")
 
 
 def complete(line: str) -> None:

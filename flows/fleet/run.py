@@ -22,7 +22,7 @@ from matrix.codec import from_json, to_json
 from matrix.errors import MillError, UsageError
 from matrix.model import Plan
 from matrix.plan_json import plan_from_record, plan_to_record
-from state.damage import Tolerated
+from state.damage import reading
 from state.records import Event, Kind
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def _from_event(event: Event) -> FleetRun:
     document = (event.data or {}).get(FLEET)
     if document is None:
         raise NoFleetRun(f"run {event.id} of sweep {event.sweep_id} is not one of a fleet")
-    with Tolerated(f"event {event.id}: {FLEET}"):
+    with reading(f"event {event.id}: {FLEET}"):
         values, wrong = typed(document["values"])
         if wrong:
             raise ValueError(f"values of {', '.join(wrong)}")

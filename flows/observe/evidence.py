@@ -10,7 +10,7 @@ from typing import Any
 from flows.cli.quantity import show_duration, show_size
 from matrix.codec import from_json
 from matrix.verification import RUNGS
-from state import damage
+from state.damage import damaged
 from state.records import Outcome
 from workers.verify.ladder.observed import took
 
@@ -19,10 +19,10 @@ EMULATED = "measured on an emulator: these times and sizes say nothing about the
 
 
 def rungs_of(one: Outcome) -> list[Json]:
-    """The rungs as they were recorded, without damaged ones."""
+    """The rungs as they were recorded."""
     rungs, found = (one.evidence or {}).get("rungs", []), _listed(one.evidence, "rungs")
     if not isinstance(rungs, list) or len(found) < len(rungs):
-        damage.note(f"evidence of {one.cell}: rungs")
+        raise damaged(f"evidence of {one.cell}: rungs")
     return found
 
 

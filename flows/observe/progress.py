@@ -16,7 +16,7 @@ from flows.slot.hub_outage import OUTAGE
 from matrix.model import is_export
 from matrix.needs import is_measuring
 from matrix.status import Status
-from state.damage import Tolerated
+from state.damage import reading
 from state.records import Event, Holder, Kind
 
 UNSHOWN = "unshown"
@@ -94,10 +94,10 @@ class SweepProgress:
         data = event.data or {}
         if event.kind is Kind.NOTICE:
             for key in self.noticed.keys() & data.keys():
-                with Tolerated(f"event {event.id}: {key}"):
+                with reading(f"event {event.id}: {key}"):
                     self.noticed[key] = _NOTICED[key](data[key])
         if ESTIMATE in data:
-            with Tolerated(f"event {event.id}: {ESTIMATE}"):
+            with reading(f"event {event.id}: {ESTIMATE}"):
                 self.use_estimates(from_record(data[ESTIMATE]))
         cell, status = event.cell, event.status
         if cell is None or status is None:

@@ -15,7 +15,7 @@ from flows.fleet.run import FLEET
 from flows.sweep.recorded import PLAN
 from matrix.model import is_export
 from matrix.needs import Words, emulates, is_measuring, lacking, serves
-from state.damage import Tolerated
+from state.damage import reading
 from state.records import BenchState, Kind
 from state.transitions import FINAL as MEASURABLE
 
@@ -53,9 +53,8 @@ class Unserved:
         """For people; empty: nothing known."""
         if self.ordered_at is not None:
             return [NOT_TAKEN_UP]
-        with Tolerated("a notice of what waits for a machine"):
+        with reading("a notice of what waits for a machine"):
             return [line for group in self.groups for line in (_what(group), self._next(group))]
-        return []
 
     def _next(self, group: Json) -> str:
         words = [str(word) for word in group.get("needs", ())]

@@ -14,7 +14,7 @@ from flows.cli.quantity import shortened, show_clock, show_duration, show_ms, sh
 from flows.observe.failures import in_passing
 from flows.observe.progress import SweepProgress
 from matrix.model import is_export
-from state.damage import Tolerated
+from state.damage import reading
 from state.measurements import MEASURED
 from state.records import Event
 
@@ -60,9 +60,9 @@ def _line(progress: SweepProgress, place: str, what: str, facts: list[str]) -> s
     return f"[{place:>{width}}] {what:<14} {'  '.join(facts)}"
 
 
-def _measured_line(event: Event, progress: SweepProgress) -> str | None:
+def _measured_line(event: Event, progress: SweepProgress) -> str:
     """The line about a cell that was measured, or could not be."""
-    with Tolerated(f"event {event.id}: {MEASURED}"):
+    with reading(f"event {event.id}: {MEASURED}"):
         told = dict((event.data or {})[MEASURED])
         state, facts = told["state"], [str(event.cell)]
         if "p50" in told:
@@ -76,7 +76,6 @@ def _measured_line(event: Event, progress: SweepProgress) -> str | None:
         else:
             facts.append("as before")
         return _line(progress, "", state, facts)
-    return None
 
 
 def _style(event: Event) -> str:

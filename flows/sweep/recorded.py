@@ -22,7 +22,7 @@ from matrix.model import Cell, Model, Plan, PlannedModel, Target
 from matrix.needs import compiling
 from matrix.plan_json import BadRecord, plan_from_record, plan_to_record
 from matrix.status import Status
-from state.damage import Tolerated, note
+from state.damage import damaged, reading
 from state.errors import StateError
 from state.records import Kind, SweepInfo
 
@@ -83,9 +83,8 @@ def note_plan(state: State, sweep_id: int, plan: Plan, known: Estimates | None =
 def recorded_estimates(state: StateReader, sweep_id: int) -> Estimates | None:
     """The estimates of the last run of a sweep."""
     records = list(_notices(state, sweep_id, ESTIMATE))
-    with Tolerated("the estimates of the sweep"):
+    with reading("the estimates of the sweep"):
         return from_record(records[-1]) if records else None
-    return None
 
 
 def recorded_plans(state: StateReader, sweep_id: int) -> Iterator[Plan]:
@@ -93,8 +92,8 @@ def recorded_plans(state: StateReader, sweep_id: int) -> Iterator[Plan]:
     for record in _notices(state, sweep_id, PLAN):
         try:
             yield plan_from_record(record, STRICTEST)
-        except BadRecord:
-            note("a plan of the sweep")
+        except BadRecord as error:
+            raise damaged(f"a plan of the sweep: {error}") from error
 
 
 def _notices(state: StateReader, sweep_id: int, key: str) -> Iterator[Any]:

@@ -25,7 +25,7 @@ from matrix.model import Cell
 from matrix.needs import is_measuring
 from matrix.overlay import overlay
 from matrix.trials import OVER, TuningStatus
-from state import damage
+from state.damage import reading
 from state.records import Outcome
 from state.tunings import TuningRow
 from workers.errors import BuildFailed
@@ -126,12 +126,11 @@ def _to_build(sweep: Sweep, model: str) -> Iterator[tuple[int, str, Cell]]:
 
 def _planned(row: TuningRow) -> list[tuple[str, Cell]]:
     """The builds of a tuning, in the order of its plan; none as long as there is no plan."""
-    with damage.Tolerated(f"the tuning {row.name} of {row.model}"):
+    with reading(f"the tuning {row.name} of {row.model}"):
         tuning = tuning_of(row)
-        steps = [step for step in tuning.plan or () if not step.skip]
-        found = [(step.key, _cell(tuning.cell, step)) for step in steps]
-        return [(key, cell) for key, cell in found if cell is not None]
-    return []
+    steps = [step for step in tuning.plan or () if not step.skip]
+    found = [(step.key, _cell(tuning.cell, step)) for step in steps]
+    return [(key, cell) for key, cell in found if cell is not None]
 
 
 def _cell(base: Cell, step: Step) -> Cell | None:

@@ -18,7 +18,7 @@ from matrix.codec import from_json, to_json
 from matrix.hypotheses import Hypothesis
 from matrix.model import Cell
 from matrix.trials import Phase, SessionKind, TuningStatus, Verdict
-from state import damage
+from state.damage import reading
 from state.reading import StateReader
 from state.records import Lease
 from state.tunings import SessionRow, TrialRow, TuningRow
@@ -231,13 +231,13 @@ class Recorded:
 
 
 def recorded(state: StateReader, name: str) -> list[Recorded]:
-    """All tunings of a name; those that cannot be read are left out and noted."""
+    """All tunings of a name."""
     return list(_recorded(state, name))
 
 
 def _recorded(state: StateReader, name: str) -> Iterator[Recorded]:
     for row in state.tunings(name):
-        with damage.Tolerated(f"the tuning {row.name} of {row.model}"):
+        with reading(f"the tuning {row.name} of {row.model}"):
             yield Recorded(tuning_of(row), tuple(map(trial_of, state.trials(row.id))))
 
 
@@ -308,13 +308,11 @@ def session_row(tuning_id: int, trial: str, kind: SessionKind, one: Finished) ->
 
 
 def finished_of(rows: Sequence[SessionRow]) -> list[Finished]:
-    """Sessions that were read with their times; those that cannot be read are left out and noted,
-    and are measured again."""
+    """Sessions that were read with their times. Raises `ValueError` and the like for others."""
     found = []
     for row in rows:
-        with damage.Tolerated(f"session {row.number} of the trial {row.trial}"):
-            outcomes = {key: Outcome.from_json(told) for key, told in dict(row.raw or {}).items()}
-            found.append(Finished(row.component, row.number, str(row.detail["order"]), outcomes))
+        outcomes = {key: Outcome.from_json(told) for key, told in dict(row.raw or {}).items()}
+        found.append(Finished(row.component, row.number, str(row.detail["order"]), outcomes))
     return found
 
 
@@ -375,9 +373,9 @@ class Kept:
     def sessions(self, trial: str, kind: SessionKind, artifacts: str) -> list[Finished]:
         """The finished sessions of a trial that compared these artifacts."""
         rows = self.state.sessions(self.tuning.id, trial, raw=True)
-        return finished_of(
-            [one for one in rows if one.kind is kind and one.detail.get("artifacts") == artifacts]
-        )
+        same = [one for one in rows if one.detail.get("artifacts") == artifacts]
+        with reading(f"the sessions of the trial {trial}"):
+            return finished_of([one for one in same if one.kind is kind])
 
     def add(self, trial: str, kind: SessionKind, artifacts: str, one: Finished) -> None:
         """Keep a session."""

@@ -9,7 +9,7 @@ from urllib.parse import quote
 from flows.observe.trace import page as trace_page
 from flows.observe.webpage import replace_text, webpage
 from machine.user_errors import user_errors
-from state.damage import Tolerated
+from state.damage import reading
 from state.reading import StateReader
 from state.records import MeasurementKind, SweepInfo
 from workers.measure.trace.result import Trace
@@ -45,7 +45,7 @@ def write_traces(state: StateReader, info: SweepInfo, report: Path) -> dict[int,
     folder, pages = report.with_name(f"{report.stem}-traces"), dict[int, str]()
     for one in state.measurements(trees, MeasurementKind.TRACE):
         raw = state.raw_of(one.id)
-        with Tolerated(f"the trace {one.id} of {one.cell or one.tree[:12]}"):
+        with reading(f"the trace {one.id} of {one.cell or one.tree[:12]}"):
             trace = Trace.from_json(raw)
             with user_errors(f"{folder} cannot be made"):
                 folder.mkdir(exist_ok=True)

@@ -11,7 +11,6 @@ from sqlalchemy.exc import IntegrityError
 
 from matrix.needs import measuring
 from matrix.status import FailureClass, Status
-from state import damage
 from state.errors import LeaseLost, StateError
 from state.leases import MAX_LOST
 from state.measurements import MEASURED
@@ -102,16 +101,13 @@ class TestMeasurements:
         assert len(state.measurements()) == 3
         assert state.measurements([]) == []
 
-    def test_damaged_samples_are_named_and_left_out(self, state: State) -> None:
+    def test_damaged_samples_are_an_error_that_names_them(self, state: State) -> None:
         number = state.keep(one(raw={"sessions": []}))
         sql(state, "UPDATE measurement SET raw = :raw, protocol = '[1]'", raw=b"rubbish")
-        assert state.raw_of(number) is None
-        (found,) = state.measurements()
-        assert found.protocol == {}
-        assert damage.taken() == [
-            f"the samples of measurement {number}",
-            f"measurement.protocol of {number}",
-        ]
+        with pytest.raises(StateError, match=f"the samples of measurement {number}"):
+            state.raw_of(number)
+        with pytest.raises(StateError, match=f"measurement.protocol of {number}"):
+            state.measurements()
 
     def test_constraints_refuse_impossible_rows(self, state: State) -> None:
         begin_measuring(state)

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from matrix.status import FailureClass, Status
-from state import damage
 from state.errors import OlderSchema, StateError, StateUnavailable, of_sqlite
 from state.reading import read_state
 from state.records import Facts, Outcome
@@ -76,15 +75,24 @@ def test_a_locked_file_may_be_free_later() -> None:
     assert not isinstance(of_sqlite("state.db", "disk I/O error"), StateUnavailable)
 
 
-def test_what_a_record_cannot_hold_is_replaced_and_named(state: State) -> None:
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("attempts", "noon"),
+        ("seconds", "noon"),
+        ("evidence", "[1]"),
+        ("detail", "{"),
+        ("status", "glorious"),
+    ],
+)
+def test_what_a_record_cannot_hold_is_an_error_that_names_it(
+    state: State, column: str, value: str
+) -> None:
     sweep = begin(state, rows(1))
     (row, other) = state._rows.fetch("SELECT * FROM outcome WHERE sweep_id = :id", id=sweep.id)
-    wrong = {"attempts": "noon", "seconds": "noon", "evidence": "[1]", "detail": "{"}
-    damage.taken()
-    (made, sane) = records(Outcome, "outcome", "cell", [{**row, **wrong}, other])
-    assert (made.attempts, made.seconds, made.evidence, made.detail) == (0, None, None, None)
-    assert sorted(damage.taken()) == sorted(f"outcome.{name} of {made.cell}" for name in wrong)
-    assert sane.attempts == 0
-    nameless = {**row, "status": "glorious"}
-    assert list(records(Outcome, "outcome", "cell", [nameless, other])) == [sane]
-    assert damage.taken() == [f"outcome.status of {made.cell}"]
+    found = records(Outcome, "outcome", "cell", [other, {**row, column: value}])
+    assert next(found).cell == other["cell"]
+    with pytest.raises(StateError, match=f"damaged record: outcome.*{row['cell']}") as caught:
+        next(found)
+    assert column in str(caught.value)
+    assert "backup" in (caught.value.hint or "")

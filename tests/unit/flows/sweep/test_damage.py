@@ -169,7 +169,7 @@ def test_text_in_place_of_numbers_breaks_no_command(
         told = capsys.readouterr().err
         assert code in {0, 1, 2, 4, 5, 130}, (command, told)
         if command == ("report", "s2", "--against", "s1") and table != "work":
-            assert f"{table}." in told, told
+            assert f"damaged record: {table}" in told, told
 
 
 def mutations(value: Any) -> Iterator[str]:
@@ -197,18 +197,18 @@ def _with(value: Any, path: Sequence[Any], other: Any) -> Any:
     return copy
 
 
-def test_what_is_left_out_is_named_and_the_rest_is_told(
+def test_a_damaged_record_is_one_error_that_names_it(
     shell: Shell, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with sqlite3.connect(shell.whole) as database:
         query = "SELECT rowid FROM outcome WHERE cell = ? ORDER BY sweep_id"
         ((rowid,), _second) = database.execute(query, (CELL,)).fetchall()
     shell.damage("outcome", "evidence", rowid, '{"rungs": [')
-    assert main(("status", "s1")) == 0
-    out, err = capsys.readouterr()
-    assert f"{CELL}" in out
-    assert "the state has damaged records" in err
-    assert f"evidence of {CELL}" in err
+    assert main(("status", "s1", "--failed")) == 5
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1
+    assert f"the state has a damaged record: outcome.evidence of {CELL}" in err
+    assert "backup" in err
 
 
 def test_a_run_whose_settings_are_damaged_says_how_to_go_on(

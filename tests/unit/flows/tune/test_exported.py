@@ -14,6 +14,7 @@ from flows.tune.record import Recorded
 from matrix.errors import PlanError
 from matrix.status import FailureClass
 from matrix.trials import Verdict
+from state.errors import StateError
 from tests.states.samples import sql
 from tests.tunings.fakes import NAME, Play, Stage
 from workers.errors import BuildFailed
@@ -36,13 +37,14 @@ def _altered(file: Path, change: Any) -> Path:
     return file
 
 
-def test_times_that_are_text_are_left_out(
+def test_times_that_are_text_are_an_error_that_names_them(
     exported: tuple[Stage, Recorded, Path], tmp_path: Path
 ) -> None:
-    one, found, _ = exported
-    every = len(one.state.sessions(found.tuning.id))
+    one, _, _ = exported
     sql(one.state, "UPDATE trial_session SET raw = 'x' WHERE rowid = 1")
-    assert export(one.state, NAME, tmp_path / "again.json") == every - 1
+    with pytest.raises(StateError, match="the times of session"):
+        export(one.state, NAME, tmp_path / "again.json")
+    assert not (tmp_path / "again.json").exists()
 
 
 def test_the_same_verdicts_follow_from_the_sessions(exported: tuple[Stage, Recorded, Path]) -> None:
@@ -142,14 +144,16 @@ def test_rubbish_is_one_clear_line(exported: tuple[Stage, Recorded, Path], chang
     assert "night.json" in str(problem)
 
 
-def test_sessions_with_damaged_times_do_not_count(exported: tuple[Stage, Recorded, Path]) -> None:
+def test_sessions_with_damaged_times_are_one_clear_line(
+    exported: tuple[Stage, Recorded, Path],
+) -> None:
     def damage(data: Any) -> None:
         for one in data["tunings"][0]["sessions"]:
             if one["trial"] == "opset-19":
                 one["raw"] = {"this": {"blocks": "rubbish"}}
 
-    (one,) = read_export(_altered(exported[2], damage))
-    assert ("opset-19", "comparison") not in {key for key, rows in one.sessions.items() if rows}
+    with pytest.raises(PlanError, match="is not an exported tuning"):
+        read_export(_altered(exported[2], damage))
 
 
 def _of(data: Any, key: str, kind: str) -> list[Any]:
