@@ -1,4 +1,5 @@
-"""From what a user types to a feed: `dir:PATH`, a plain path, `azure:URL`, or a plug-in's."""
+"""From what a user types to a feed: `dir:PATH`, a plain path, or one of an entry point, as
+`azure:URL` is."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from feed.interface import Feed
 from matrix.errors import UsageError
 
 GROUP = "modelmill.feeds"
-"""Entry points of other feeds: name = scheme -> factory(rest: str)."""
+"""Entry points of feeds that are no folder: name = scheme -> factory(rest: str)."""
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(.*)", re.DOTALL)
 """At least two letters: `C:\\feed` is a path."""
@@ -29,17 +30,13 @@ def open_feed(spec: str, *, base: Path) -> Feed:
         raise UsageError(f"feed {spec!r} has no path", hint="for example dir:./feed")
     if scheme == "dir":
         return DirectoryFeed(base / Path(rest).expanduser())
-    if scheme == "azure":
-        from feed.azure import open_azure
-
-        return open_azure(rest)
     return _plugin(scheme, spec)(rest)
 
 
 def _plugin(scheme: str, spec: str) -> Callable[[str], Feed]:
     known = {point.name: point for point in entry_points(group=GROUP)}
     if scheme not in known:
-        names = ", ".join(f"{name}:" for name in sorted({"azure", "dir", *known}))
+        names = ", ".join(f"{name}:" for name in sorted({"dir", *known}))
         raise UsageError(
             f"feed {spec!r}: unknown kind {scheme}:",
             hint=f"known: {names}; a folder with a colon in its name is dir:PATH",

@@ -33,16 +33,12 @@ class StateReader(Queries, History, Measurements, Tunings):
         self.close()
 
 
-def read_state(where: str | Path) -> StateReader:
-    """Open a SQLite file without writing anything, or a PostgreSQL database by its URL.
+def read_state(where: Path) -> StateReader:
+    """Open a SQLite file without writing anything.
 
     Raises `StateError` for anything that is not a state of this modelmill, and leaves it as it is.
     """
-    if isinstance(where, str) and "://" in where:
-        from state.state import open_state
-
-        return open_state(where)
-    path = Path(where).expanduser().absolute()
+    path = where.expanduser().absolute()
     if not path.exists():
         raise StateError(f"there is no state at {path}", hint="run a sweep first, or check --state")
     fresh = is_fresh(path)

@@ -24,9 +24,9 @@ from machine.disk import existing, free
 from machine.ledger import Ledger
 from matrix.errors import MillError, Unusable
 from workers.compile.devices import available
-from workers.engines import extra_of, installed_engines, missing_imports
 from workers.errors import BuildFailed
 from workers.host.client import EngineHost
+from workers.host.engines import extra_of, installed_engines, missing_imports
 from workers.host.venv import Environment
 from workers.host.watch import HostLimits
 from workers.measure.quiet import lacking

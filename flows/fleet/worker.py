@@ -26,8 +26,8 @@ from machine.children import describe_exit, family, kill, module_command, start
 from matrix.errors import MillError, Unusable, UsageError
 from matrix.needs import Words, to_text
 from state.state import open_state
-from workers.engines import installed_engines
 from workers.host.client import EngineHost
+from workers.host.engines import installed_engines
 from workers.host.watch import HostLimits
 
 _START_LIMIT = 120.0

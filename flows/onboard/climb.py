@@ -24,7 +24,7 @@ from workers.build.stages import Rung
 from workers.errors import BuildFailed
 from workers.host.watch import Watching
 from workers.measure.result import Benchmark
-from workers.verify.subject import Subject
+from workers.verify.ladder.subject import Subject
 from workers.verify.verifier import Climbed, Verifier
 
 SOUND = ("integrity", "policy", "loads", "shapes")

@@ -30,8 +30,8 @@ from machine.waits import untold
 from matrix.errors import MillError
 from matrix.model import Cell, Plan
 from workers.build.builder import Builder, Built
+from workers.build.claim import Claim
 from workers.measure.result import this_machine
-from workers.verify.ladder.claim import Claim
 from workers.verify.verifier import Verifier
 
 WITHIN = 0.2

@@ -23,6 +23,7 @@ from matrix.digest import tree_digest
 from matrix.errors import UsageError
 from workers.build.budgets import DiskBudget
 from workers.build.built import Built
+from workers.build.claim import Claim
 from workers.compile.check import SHARED
 from workers.compile.devices import runtime_for
 from workers.errors import BuildFailed
@@ -31,8 +32,7 @@ from workers.measure.subject import Artifact, Graph, Subject, file_artifact
 from workers.runtimes.pool import Runtimes
 from workers.runtimes.runtime import Missing, Runtime
 from workers.store import Store
-from workers.verify.ladder.claim import Claim
-from workers.verify.subject import Subject as Package
+from workers.verify.ladder.subject import Subject as Package
 
 _MOST = 0.9
 """The share of the machine's memory that a measurement may take: a library that grows without end

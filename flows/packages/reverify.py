@@ -24,10 +24,10 @@ from matrix.errors import UsageError
 from matrix.manifest import checked_manifest, checked_record
 from matrix.model import EXPORT
 from workers.build.built import Built
+from workers.build.claim import Claim
 from workers.build.origin import files_of_stage
 from workers.store import Store
-from workers.verify.ladder.claim import Claim
-from workers.verify.subject import Part, Subject
+from workers.verify.ladder.subject import Part, Subject
 from workers.verify.verifier import Climbed
 
 _OF_A_CELL = {"cell", "target", "policy", "files"}

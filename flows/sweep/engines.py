@@ -9,8 +9,8 @@ from pathlib import Path
 
 from flows.cli.settings import Settings
 from flows.sweep.workspace import Workspace
-from workers.engines import extra_of, find_engine, missing_imports
 from workers.errors import EngineNotFound
+from workers.host.engines import extra_of, find_engine, missing_imports
 from workers.host.spec import EngineSpec
 from workers.host.watch import HostLimits
 from workers.runtimes.pool import Runtimes

@@ -24,8 +24,8 @@ from matrix.slugs import has_plain_name
 from matrix.status import Status
 from matrix.targets import Targets
 from state.errors import OlderSchema
-from workers.engines import find_engine
 from workers.errors import EngineNotFound
+from workers.host.engines import find_engine
 
 if TYPE_CHECKING:
     from state.reading import StateReader

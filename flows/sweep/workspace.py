@@ -105,12 +105,14 @@ class Workspace:
         return isinstance(where, str) or where.exists()
 
     def read_state(self) -> StateReader:
-        """The state for a command that only reads: it need not be writable."""
+        """The state for a command that only reads: a file need not be writable."""
+        if isinstance(where := self.state, str):
+            return self.open_state(must_exist=True)
         waiting_for("opening the state")
         from state.reading import read_state
 
         self._expect_state()
-        return read_state(self.state)
+        return read_state(where)
 
     def open_state(self, *, must_exist: bool = False) -> State:
         """The state database, migrated; `must_exist`: nothing is created."""

@@ -47,7 +47,7 @@ from workers.measure.trace.tracer import Tracer
 from workers.measure.trace.viewer import find_viewer
 from workers.runtimes.pool import Runtimes
 from workers.runtimes.runtime import Runtime
-from workers.verify.subject import Subject as Package
+from workers.verify.ladder.subject import Subject as Package
 from workers.verify.verifier import Verifier
 
 LEVEL = "task"

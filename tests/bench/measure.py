@@ -40,7 +40,7 @@ from workers.measure.running import Driver, unpack
 from workers.measure.verdict import Verdict, judge
 from workers.runtimes.bench import counted
 from workers.runtimes.ort import OrtService
-from workers.runtimes.runtime import CPU
+from workers.session import CPU
 
 PARTS = ("overhead", "simulated", "recorded", "real")
 TIMES = 200

@@ -23,8 +23,8 @@ from matrix.targets import load_targets
 from tests.plans.models import plan_options
 from workers.build.builder import Builder
 from workers.build.built import Built
-from workers.engines import find_engine
 from workers.host.client import EngineHost
+from workers.host.engines import find_engine
 from workers.host.spec import EngineSpec
 from workers.store import Store
 from workers.winml_engine.install import ENVIRONMENT

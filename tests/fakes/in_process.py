@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.fakes.engine import fake_spec, install
+from workers import codec
 from workers.engine import BuildPlan, Engine, Request, StageError, StageJob, StageReport
 from workers.errors import BuildFailed, failure_of
-from workers.host import codec
 from workers.host.client import EngineHost
 from workers.host.watch import UNWATCHED, Watching
 

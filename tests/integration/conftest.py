@@ -14,7 +14,7 @@ from filelock import FileLock
 from flows.prefect.server import start_server
 from tests.engines.hosted import SharedHost
 from tests.sweeps.command import Project
-from workers.engines import find_engine
+from workers.host.engines import find_engine
 
 
 @pytest.fixture(scope="session")

@@ -31,12 +31,12 @@ from tests.verification.breakages import (
 from tests.verification.packages import entries, part, warm
 from workers import composition
 from workers.build.built import Built
+from workers.build.claim import Claim
 from workers.runtimes import reference
 from workers.samples import files, synthetic
 from workers.sources import model_file, runtime
 from workers.store import Store
-from workers.verify.ladder.claim import Claim
-from workers.verify.subject import Subject
+from workers.verify.ladder.subject import Subject
 from workers.verify.verifier import Climbed, Verifier
 
 pytestmark = [

@@ -21,7 +21,7 @@ from tests.verification.packages import entries, failed, told
 from workers import composition, generation
 from workers.build.built import Built
 from workers.runtimes.pool import Runtimes
-from workers.verify.subject import Subject
+from workers.verify.ladder.subject import Subject
 from workers.verify.verifier import Climbed, Verifier
 
 pytestmark = [

@@ -13,8 +13,8 @@ from tests.engines.hosted import SharedHost
 from tests.engines.onnx_files import convolution
 from tests.engines.optimum import plan_catalog
 from workers.build.builder import Builder
-from workers.engines import find_engine
 from workers.host.client import EngineHost
+from workers.host.engines import find_engine
 from workers.store import Store
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]

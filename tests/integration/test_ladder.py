@@ -31,8 +31,8 @@ from tests.verification.packages import (
     told,
     warm,
 )
+from workers.build.claim import Claim
 from workers.runtimes.pool import Runtimes
-from workers.verify.ladder.claim import Claim
 from workers.verify.ladder.levels import Demand
 
 pytestmark = pytest.mark.engine

@@ -17,9 +17,9 @@ import pytest
 from tests.engines.hosted import SharedHost
 from tests.engines.optimum import builder, plan_catalog
 from tests.verification.packages import entries, failed, not_run, told, warm
-from workers.verify.ladder.claim import Claim
+from workers.build.claim import Claim
 from workers.verify.ladder.levels import Demand
-from workers.verify.subject import Subject
+from workers.verify.ladder.subject import Subject
 from workers.verify.verifier import Climbed, Verifier
 
 pytestmark = pytest.mark.engine

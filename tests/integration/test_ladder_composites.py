@@ -30,7 +30,7 @@ from workers import composition
 from workers.composition import Join, compose, plain
 from workers.numerics.compare import MOST_DB
 from workers.runtimes.pool import Runtimes
-from workers.verify.subject import Subject
+from workers.verify.ladder.subject import Subject
 
 pytestmark = pytest.mark.engine
 

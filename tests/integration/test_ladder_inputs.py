@@ -28,10 +28,10 @@ from tests.verification.packages import (
     values,
     warm,
 )
+from workers.build.claim import Claim
 from workers.host.client import Host
 from workers.runtimes.pool import Runtimes
 from workers.runtimes.runtime import Runtime
-from workers.verify.ladder.claim import Claim
 from workers.verify.verifier import Climbed, Verifier
 
 pytestmark = pytest.mark.engine

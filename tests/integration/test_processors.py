@@ -13,9 +13,9 @@ import pytest
 from tests.engines.processors import byte_pairs, processor, unigram, wordpiece
 from tests.services.installing import lacking
 from workers.engine import StageError
-from workers.runtimes.session import Port
 from workers.samples import processors
 from workers.samples.material import texts
+from workers.session import Port
 
 pytestmark = [pytest.mark.engine, pytest.mark.filterwarnings("default")]
 

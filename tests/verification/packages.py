@@ -13,11 +13,11 @@ import numpy as np
 from machine.files import hash_file
 from matrix.digest import SAMPLES, FileEntry, files_digest
 from matrix.model import Target
+from workers.build.claim import Claim
 from workers.host.watch import Watching
 from workers.runtimes.pool import Runtimes
 from workers.store import Store
-from workers.verify.ladder.claim import Claim
-from workers.verify.subject import Part, Subject
+from workers.verify.ladder.subject import Part, Subject
 from workers.verify.verifier import Climbed, Verifier
 
 MLAS = Target("mlas_cpu", "cpu", "cpu", "CPUExecutionProvider")

@@ -14,9 +14,11 @@ from machine.scratch import Scratch, sweep_dead
 from matrix.digest import value_digest
 from matrix.model import Cell
 from matrix.status import FailureClass
+from workers import codec
 from workers.build import package
 from workers.build.budgets import BuildSpace, DiskBudget, MemoryBudget, NoSpaceNow
 from workers.build.built import Built
+from workers.build.claim import Claim
 from workers.build.context import share
 from workers.build.graph import EXPORT, INPUTS, StageResults, StageTask, walk
 from workers.build.keys import note_keys
@@ -27,11 +29,9 @@ from workers.compile.sharing import ALONE
 from workers.compile.stage import CompileStage, portable_stage
 from workers.engine import BuildPlan, Request
 from workers.errors import BuildFailed, CorruptBlob, KnownFailures
-from workers.host import codec
 from workers.host.client import EngineHost
 from workers.host.watch import UNWATCHED, Watching
 from workers.store import Action, Store
-from workers.verify.ladder.claim import Claim
 
 __all__ = ["BuildOptions", "Builder", "Built"]
 

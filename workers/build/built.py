@@ -11,10 +11,10 @@ from typing import Any
 
 from machine.files import copy_file, hash_file, remove_tree
 from matrix.digest import FileEntry, LocalFile
+from workers.build.claim import Claim
 from workers.build.stages import Rung, StageRun
 from workers.errors import StoreError
 from workers.store import Store
-from workers.verify.ladder.claim import Claim
 
 
 @dataclass(frozen=True, slots=True)

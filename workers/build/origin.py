@@ -26,13 +26,13 @@ from matrix.digest import (
 from matrix.manifest import checked_manifest, checked_record
 from matrix.model import Cell
 from matrix.status import FailureClass
+from workers.build.claim import Claim
 from workers.build.graph import EXPORT, INPUTS, Output, StageResults, outside, within
 from workers.build.judged import JUDGE
 from workers.compile.group import STAGE as COMPILE
 from workers.engine import BuildPlan, StageSpec
 from workers.errors import BuildFailed
 from workers.store import Action, Store
-from workers.verify.ladder.claim import Claim
 
 FETCH = "fetch"
 """Names what fails here, as stages name theirs."""

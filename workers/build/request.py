@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from matrix.model import Cell, SourceKind, Target
+from workers.codec import to_json
 from workers.engine import Request
-from workers.host.codec import to_json
 
 _NO_INPUT = {"default", "asked", "notices"}
 """Fields of a policy that say how it came about; they change no byte."""

@@ -15,9 +15,9 @@ from typing import Any
 from machine.files import remove_tree
 from machine.scratch import Scratch, sweep_dead
 from matrix.status import FailureClass
+from workers import codec
 from workers.engine import BuildPlan, Request, StageJob, StageReport
 from workers.errors import BuildFailed, failure_of
-from workers.host import codec
 from workers.host.process import HostProcess, Message
 from workers.host.spec import NEEDED_CREDENTIAL, EngineSpec, child_environment
 from workers.host.watch import UNWATCHED, Call, HostLimits, Watching, log_size

@@ -8,8 +8,8 @@ from dataclasses import replace
 from importlib import metadata
 from typing import Any
 
+from workers import codec
 from workers.engine import Engine, Request, StageJob
-from workers.host import codec
 
 
 class EngineService:

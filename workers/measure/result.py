@@ -63,7 +63,7 @@ class Machine:
 def this_machine() -> Machine:
     """The one that asks."""
     from machine.memory import total  # every command reads the settings, and with them protocols
-    from workers.runtimes.session import processor
+    from workers.session import processor
 
     return Machine(
         name=platform.node() or "localhost",

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from workers.composition import Join
-from workers.optimum_engine import decoders, shapes
-from workers.optimum_engine.architectures import families
+from workers.optimum_engine import decoders
+from workers.optimum_engine.architectures import families, shapes
 from workers.sources.errors import export_error, one_line
 
 Parts = Mapping[str, tuple[Any, Any]]

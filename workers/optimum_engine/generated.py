@@ -12,7 +12,7 @@ from typing import Any
 
 from workers.composition import Composition
 from workers.generation import COUNT, FILE, TOKENS
-from workers.optimum_engine import shapes
+from workers.optimum_engine.architectures import shapes
 from workers.samples.loops import Ports, prompt_of, words_of
 from workers.sources.errors import export_error, one_line
 

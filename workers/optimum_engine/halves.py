@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from workers.optimum_engine import calibrate, masks, weight_only
-from workers.optimum_engine.patched import patched
+from workers.optimum_engine.architectures.patched import patched
 from workers.sources import model_file, onnx_graph, runtime, weight_file
 from workers.sources.errors import one_line, quantize_error
 

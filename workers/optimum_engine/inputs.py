@@ -11,7 +11,8 @@ from typing import Any
 from workers import composition
 from workers.composition import Composition
 from workers.engine import StageError, StageJob
-from workers.optimum_engine import components, shapes
+from workers.optimum_engine import components
+from workers.optimum_engine.architectures import shapes
 from workers.optimum_engine.layout import SHAPES
 from workers.samples import loops, stage, synthetic
 from workers.samples.sources import Maker, Sample, Signature, Sizes

@@ -18,8 +18,8 @@ from matrix.verification import Limit
 from workers.engine import SOURCE, Request, StageSpec
 from workers.optimum_engine import decoders
 from workers.optimum_engine.architectures import rows
+from workers.runtimes import optimize
 from workers.samples import datasets, parts
-from workers.sources import optimize
 from workers.sources.errors import listed, optimize_error, quantize_error
 from workers.sources.source import Resolved, allowed
 
@@ -27,7 +27,7 @@ _OWN = "workers.optimum_engine"
 CODE = {
     "export": (f"{_OWN}.export", f"{_OWN}.architectures"),
     "inputs": (f"{_OWN}.inputs", f"{_OWN}.architectures", "workers.samples"),
-    "optimize": ("workers.sources.optimize",),
+    "optimize": ("workers.runtimes.optimize",),
     "rewrites": (f"{_OWN}.rewrites",),
     "quantize": (f"{_OWN}.quantize",),
     "share": (f"{_OWN}.shared_weights",),

@@ -19,7 +19,7 @@ from typing import Any
 
 from matrix.model import CHANNELS
 from workers.optimum_engine import calibrate, device_limits, weight_only
-from workers.optimum_engine.patched import patched
+from workers.optimum_engine.architectures.patched import patched
 from workers.sources import model_file, onnx_graph, weight_file
 from workers.sources.errors import quantize_error
 

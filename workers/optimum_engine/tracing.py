@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from workers.engine import StageError, version
+from workers.optimum_engine.architectures.patched import patched
 from workers.optimum_engine.architectures.rows import DYNAMO
-from workers.optimum_engine.patched import patched
 from workers.sources import load, model_file
 from workers.sources.errors import export_error, one_line, unsupported
 

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from workers.runtimes import values
-from workers.runtimes.session import Session, give_back, resident
+from workers.runtimes.memory import give_back, resident
+from workers.session import Session
 
 Answer = dict[str, Any]
 Run = Callable[[], object]

@@ -14,13 +14,14 @@ from typing import Any
 
 from matrix.verification import Limit
 from workers import generation
+from workers.codec import from_json
 from workers.composition import Composition
 from workers.generation import Graph
-from workers.host.codec import from_json
 from workers.numerics.compare import compare
 from workers.numerics.kept import from_arrays, keep, to_arrays
 from workers.runtimes import reference, values
-from workers.runtimes.session import Session, give_back
+from workers.runtimes.memory import give_back
+from workers.session import Session
 
 Answer = dict[str, Any]
 LOGITS = "logits"

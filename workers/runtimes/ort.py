@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from workers.engine import version
-from workers.runtimes.runtime import CPU, OPENVINO, ORT, QNN
+from workers.runtimes.runtime import OPENVINO, ORT, QNN
 from workers.runtimes.service import RuntimeService
-from workers.runtimes.session import Port, processor, threads
+from workers.session import CPU, Port, processor, threads
 
 HTP = {"htp_arch": "73", "soc_model": "60"}
 """The emulated device: the HTP v73 of a Snapdragon X Elite."""

@@ -14,7 +14,7 @@ from typing import Any
 
 from workers.runtimes.runtime import OPENVINO
 from workers.runtimes.service import RuntimeService
-from workers.runtimes.session import Port, threads
+from workers.session import Port, threads
 
 _TYPES = {"f32": "float32", "f16": "float16", "bf16": "bfloat16", "f64": "float64",
           "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64", "u8": "uint8",

@@ -13,7 +13,8 @@ from matrix.status import FailureClass
 from workers.errors import BuildFailed
 from workers.host.client import EngineSpec, Host, Reply
 from workers.host.watch import UNWATCHED, HostLimits, Watching
-from workers.runtimes.runtime import CPU, KINDS, ORT, Kind, Missing, Runtime, kind_for
+from workers.runtimes.runtime import KINDS, ORT, Kind, Missing, Runtime, kind_for
+from workers.session import CPU
 
 STAGE = "verify"
 _MOST_LOST = 4

@@ -14,8 +14,8 @@ from typing import Any
 
 from matrix.status import FailureClass
 from workers.engine import version
+from workers.session import CPU
 
-CPU = "CPUExecutionProvider"
 QNN = "QNNExecutionProvider"
 OPENVINO = "OpenVINOExecutionProvider"
 

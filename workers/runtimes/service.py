@@ -20,10 +20,10 @@ from workers.numerics.compare import compare
 from workers.runtimes import generate, reference, values
 from workers.runtimes.bench import Benches
 from workers.runtimes.compile import compile_models
-from workers.runtimes.runtime import CPU
-from workers.runtimes.session import Session, give_back, resident
+from workers.runtimes.memory import give_back, resident
 from workers.runtimes.trace import Traces
 from workers.runtimes.values import describe, joined
+from workers.session import CPU, Session
 from workers.sources.errors import one_line
 
 Answer = dict[str, Any]

@@ -23,7 +23,8 @@ from typing import Any
 
 from workers.runtimes import values
 from workers.runtimes.bench import first_feeds, times_of, warm_up
-from workers.runtimes.session import Session, give_back
+from workers.runtimes.memory import give_back
+from workers.session import Session
 from workers.sources.errors import one_line
 
 LEVELS = ("basic", "detail")

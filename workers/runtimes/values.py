@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from workers.runtimes.session import Port
 from workers.samples import datasets, files
+from workers.session import Port
 from workers.sources.errors import one_line
 
 Feeds = dict[str, Any]

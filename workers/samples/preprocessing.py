@@ -12,11 +12,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from workers.runtimes.session import Port
 from workers.samples import signals
 from workers.samples.datasets import IMAGES, SOUNDS, Dataset
 from workers.samples.processors import DATASET, Real
 from workers.samples.recorded import picture, sound
+from workers.session import Port
 
 RATE = 16000
 

@@ -17,12 +17,12 @@ from typing import Any, Protocol
 
 from machine.files import read_json
 from workers.engine import StageError
-from workers.runtimes.session import Port
 from workers.samples import synthetic
 from workers.samples.datasets import IMAGES, SOUNDS, TEXTS, Dataset
 from workers.samples.pictures import Pictures
 from workers.samples.recordings import Recordings
 from workers.samples.words import Words
+from workers.session import Port
 from workers.sources.errors import failing
 
 KIND, DATASET = "processor", "dataset"

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from workers.runtimes.session import Port
 from workers.samples import datasets, preprocessing, processors
 from workers.samples.datasets import TENSORS, Dataset
 from workers.samples.values import told
+from workers.session import Port
 
 Sample = dict[str, Any]
 Signature = Mapping[str, Port]

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from workers.runtimes.session import Port
 from workers.samples import rules, signals
 from workers.samples.values import Asked, filled, told
+from workers.session import Port
 from workers.sources.errors import quantize_error
 
 USUAL = {

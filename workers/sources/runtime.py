@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from workers.engine import version
-from workers.runtimes.runtime import CPU
-from workers.runtimes.session import Port
+from workers.session import CPU, Port
 from workers.sources import model_file, onnx_graph
 from workers.sources.errors import failing, optimize_error
 

@@ -18,8 +18,9 @@ from workers.engine import (
     StageSpec,
     version,
 )
+from workers.runtimes import optimize
 from workers.samples import datasets, parts
-from workers.sources import optimize, runtime
+from workers.sources import runtime
 from workers.sources.errors import listed, optimize_error, unsupported
 from workers.sources.license import license_of
 from workers.sources.source import Resolved
@@ -30,7 +31,7 @@ _OWN = "workers.tabular_engine"
 CODE = {
     "export": (f"{_OWN}.export",),
     "inputs": (f"{_OWN}.rows",),
-    "optimize": ("workers.sources.optimize",),
+    "optimize": ("workers.runtimes.optimize",),
 }
 """Stage -> the modules that do its work."""
 EXPORT_TOOLS = ("scikit-learn", "skl2onnx", "skops", "onnx", "numpy")

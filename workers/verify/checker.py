@@ -15,8 +15,8 @@ from typing import Any
 
 from workers.compile.contexts import leads_out, read_contexts
 from workers.engine import StageError, version
+from workers.runtimes.memory import give_back
 from workers.runtimes.ort import OrtService
-from workers.runtimes.session import give_back
 from workers.sources.errors import one_line
 from workers.sources.links import own_file
 from workers.sources.onnx_graph import (

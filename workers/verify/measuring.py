@@ -12,16 +12,15 @@ from typing import Any
 from machine.files import hash_file
 from matrix.digest import ENDS
 from workers import code
+from workers.build.claim import Claim
 from workers.compile.check import SHARED
 from workers.compile.devices import runtime_for
 from workers.composition import split
 from workers.host.watch import Watching
 from workers.runtimes.pool import STAGE, Runtimes
 from workers.runtimes.runtime import Missing, Runtime
-from workers.verify.ladder.claim import Claim
 from workers.verify.ladder.observed import Observed, RuntimeRun
-from workers.verify.notes import Notes
-from workers.verify.reference import (
+from workers.verify.ladder.reference import (
     GENERATED,
     SETS,
     Exported,
@@ -31,7 +30,8 @@ from workers.verify.reference import (
     saved,
     stored,
 )
-from workers.verify.subject import Subject
+from workers.verify.ladder.subject import Subject
+from workers.verify.notes import Notes
 
 MEASURED = "measured"
 """The kind of note that keeps measurements."""

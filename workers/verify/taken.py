@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from workers.runtimes.runtime import CPU
+from workers.session import CPU
 from workers.sources.onnx_graph import graphs, load_to_inspect, tensor_bytes
 
 MOVING = frozenset((

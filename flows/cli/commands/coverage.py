@@ -20,7 +20,7 @@ def run(arguments: Arguments) -> None:
     from matrix.abilities import engines
     from matrix.catalog import load_catalog
     from matrix.coverage import measured
-    from workers.engines import find_engine
+    from workers.host.engines import find_engine
 
     settings = arguments.settings
     find_engine(settings.engine)

@@ -36,7 +36,7 @@ def add(parser: Parser) -> None:
 
 
 def _ls(arguments: Arguments) -> None:
-    from workers.engines import installed_engines
+    from workers.host.engines import installed_engines
 
     rows = []
     for name, point in installed_engines().items():
@@ -50,7 +50,7 @@ def _ls(arguments: Arguments) -> None:
 
 def _here(name: str) -> str:
     """What is said of an engine that runs in our own interpreter."""
-    from workers.engines import extra_of, find_engine, missing_imports
+    from workers.host.engines import extra_of, find_engine, missing_imports
 
     if not missing_imports(find_engine(name)):
         return "this one"
@@ -93,7 +93,7 @@ def remember(table: str, name: str, python: Path, folder: Path) -> str:
 
 def engine_environment(name: str) -> Environment | None:
     """The environment that an engine needs; None: it runs in our own."""
-    from workers.engines import installed_engines
+    from workers.host.engines import installed_engines
 
     package = installed_engines()[name].module
     spec = find_spec(package)
@@ -106,7 +106,7 @@ def engine_environment(name: str) -> Environment | None:
 
 def wanted_environment(name: str) -> Environment:
     """The environment of an engine or runtime that a user wants to install."""
-    from workers.engines import extra_of, installed_engines
+    from workers.host.engines import extra_of, installed_engines
     from workers.runtimes.install import PINS, environment_of
     from workers.runtimes.runtime import kind_named
 

@@ -19,7 +19,7 @@ def run(arguments: Arguments) -> None:
     from flows.observe.evidence import notices_of
     from flows.sweep.local import open_builder
     from flows.sweep.planning import planned_cell
-    from workers.build.keys import explain
+    from workers.build.reasons import explain
 
     settings = arguments.settings
     with arguments.work.read_state() as state:

@@ -21,8 +21,8 @@ from tests.engines.winml import (
     winml_python,
 )
 from workers.build.builder import Builder
-from workers.engines import find_engine
 from workers.errors import BuildFailed, EngineNotFound
+from workers.host.engines import find_engine
 from workers.host.watch import Watching
 from workers.winml_engine.install import ENVIRONMENT
 

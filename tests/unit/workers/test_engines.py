@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.engine import SITE
-from workers.engines import find_engine, installed_engines
 from workers.errors import EngineNotFound
+from workers.host.engines import find_engine, installed_engines
 from workers.host.spec import child_environment
 
 

@@ -28,7 +28,8 @@ from workers.measure.trace.qnn_csv import read_csv
 from workers.measure.trace.readings import NoData, Readings, Unreadable, Window
 from workers.measure.trace.result import Metadata, Trace, TraceStatus
 from workers.runtimes.pool import Runtimes
-from workers.runtimes.runtime import CPU, QNN, Runtime
+from workers.runtimes.runtime import QNN, Runtime
+from workers.session import CPU
 
 STAGE = "trace"
 WRITTEN = ("profile", "log", "runs")

@@ -8,8 +8,7 @@ from typing import Any
 from optimum.exporters.onnx.base import OnnxConfig
 from optimum.utils import NormalizedConfig
 
-from workers.optimum_engine import shapes
-from workers.optimum_engine.architectures import inputs
+from workers.optimum_engine.architectures import inputs, shapes
 from workers.optimum_engine.architectures.patches import SPECS
 from workers.optimum_engine.architectures.rows import Row
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from workers.optimum_engine.architectures.methods import replacing
-from workers.optimum_engine.patched import patched
+from workers.optimum_engine.architectures.patched import patched
 
 
 def bias(length: int, streams: int, _device: Any, dtype: Any) -> Any:

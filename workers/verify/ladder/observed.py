@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from workers.runtimes.runtime import CPU, Missing, Runtime
+from workers.runtimes.runtime import Missing, Runtime
+from workers.session import CPU
 
 if TYPE_CHECKING:
-    from workers.verify.reference import Reference
+    from workers.verify.ladder.reference import Reference
 
 Json = Mapping[str, Any]
 Judgement = tuple[bool | None, list[str], dict[str, Any]]

@@ -11,9 +11,9 @@ from dataclasses import replace
 from typing import Any
 
 from matrix.verification import EP, EXPORT, TAKEN, Limit, Task
+from workers.build.claim import Claim
 from workers.numerics.compare import fault
-from workers.runtimes.runtime import CPU
-from workers.verify.ladder.claim import Claim
+from workers.session import CPU
 from workers.verify.ladder.observed import Json, Judgement, Observed, RuntimeRun, not_run, took
 
 

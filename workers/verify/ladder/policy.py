@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from matrix.policy import FOUR_BITS, takes_qdq
 from matrix.verification import MORE_BITS
-from workers.verify.ladder.claim import Claim
+from workers.build.claim import Claim
 from workers.verify.ladder.observed import Json, Judgement, Observed, not_run
 
 _Q = {"QuantizeLinear", "DequantizeLinear"}

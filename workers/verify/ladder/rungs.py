@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from workers.build.claim import Claim
 from workers.build.stages import Rung
 from workers.verify.ladder import parity, policy, samples
-from workers.verify.ladder.claim import Claim
 from workers.verify.ladder.observed import (
     MISFIT,
     RAN_WRONG,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from matrix.policy import CALIBRATED
-from workers.verify.ladder.claim import Claim
+from workers.build.claim import Claim
 from workers.verify.ladder.observed import Json, Judgement, Observed, not_run
 
 STEP = 'give the entry inputs as its users have them: dataset = { path = "..." }'

@@ -65,7 +65,9 @@ def test_an_engine_that_is_not_installed_is_told_before_anything_starts(tmp_path
 def test_without_the_build_extra_a_sweep_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workers.engines.find_spec", lambda name: None if name == "torch" else name)
+    monkeypatch.setattr(
+        "workers.host.engines.find_spec", lambda name: None if name == "torch" else name
+    )
     with pytest.raises(
         EngineNotFound, match=r"engine optimum is not installed: .* lacks torch"
     ) as one:
@@ -77,7 +79,9 @@ def test_an_engine_with_an_extra_of_its_own_names_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("workers.engines.find_spec", lambda name: None if name == "skops" else name)
+    monkeypatch.setattr(
+        "workers.host.engines.find_spec", lambda name: None if name == "skops" else name
+    )
     told = r"engine tabular is not installed: .* lacks skops"
     with pytest.raises(EngineNotFound, match=told) as one:
         check_engine(resolve({"engine": "tabular"}, {}, tmp_path))

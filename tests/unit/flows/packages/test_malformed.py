@@ -23,8 +23,8 @@ from tests.plans.cells import make_cell
 from workers.runtimes.pool import Runtimes
 from workers.runtimes.runtime import Missing
 from workers.verify.ladder.observed import Observed
+from workers.verify.ladder.reference import stored
 from workers.verify.ladder.rungs import climb
-from workers.verify.reference import stored
 
 OTHERS: tuple[Any, ...] = (None, 1e300, "../x", [], [1], {}, {"a": 1})
 FACTS = {

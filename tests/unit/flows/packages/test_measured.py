@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from flows.packages.measured import Finder
 from matrix.digest import FileEntry
-from workers.verify.subject import Subject
+from workers.verify.ladder.subject import Subject
 
 
 def test_a_package_is_measured_on_its_first_judged_sample(tmp_path: Path) -> None:

@@ -32,7 +32,8 @@ from workers.measure.result import (
 )
 from workers.measure.running import pack
 from workers.measure.subject import Artifact, Graph, Subject
-from workers.runtimes.runtime import CPU, Runtime
+from workers.runtimes.runtime import Runtime
+from workers.session import CPU
 
 TIMES = [1_000_000, 2_000_000, 3_000_000]
 FAST: dict[str, Any] = {"warmup": 0, "iterations": 3, "sessions": 1}

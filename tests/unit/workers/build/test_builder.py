@@ -12,7 +12,7 @@ from matrix.digest import FileEntry, tree_digest
 from tests.engines.builder import BuilderHarness
 from tests.plans.cells import LABELS, make_cell, make_model, plan_model
 from workers.build.builder import Builder, Built
-from workers.build.keys import explain
+from workers.build.reasons import explain
 from workers.errors import StoreError
 from workers.host.watch import Watching
 from workers.store import usage_of

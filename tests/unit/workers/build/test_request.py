@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from tests.plans.cells import make_cell
+from workers import codec
 from workers.build.request import request_for
 from workers.engine import Request
-from workers.host import codec
 
 
 @pytest.mark.parametrize(("entry", "flag"), list(itertools.product([False, True], repeat=2)))

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from workers import codec
 from workers.engine import BuildPlan, Request, StageJob, StageReport, StageSpec
-from workers.host import codec
 
 REQUEST = Request(
     {"id": "a/b", "source": {"config": {"layers": [1]}}}, {"label": "x"}, {"opset": 1}

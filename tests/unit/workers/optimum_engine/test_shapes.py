@@ -10,8 +10,8 @@ import pytest
 
 from tests.engines import graphs
 from tests.engines.graphs import ROWS, outputs
-from workers.optimum_engine import shapes
-from workers.sources import optimize
+from workers.optimum_engine.architectures import shapes
+from workers.runtimes import optimize
 
 
 def test_shapes_come_from_arrays_and_runs() -> None:

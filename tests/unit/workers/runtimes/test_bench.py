@@ -9,7 +9,7 @@ import pytest
 
 from machine.waits import untold
 from workers.runtimes.bench import Benches, times_of, warm_up
-from workers.runtimes.session import Port
+from workers.session import Port
 
 RUNTIME = {"provider": "TestExecutionProvider"}
 OPEN = {"file": "m.onnx", "runtime": RUNTIME, "component": "", "inputs": [], "shapes": {}}

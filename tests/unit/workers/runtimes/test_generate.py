@@ -13,7 +13,7 @@ import pytest
 from workers.composition import compose
 from workers.generation import PROMPT, TOKENS
 from workers.runtimes import generate
-from workers.runtimes.session import Port
+from workers.session import Port
 
 PORTS = {
     "prefill": (["input_ids"], ["logits", "present.0.key"]),

@@ -11,7 +11,7 @@ import numpy as np
 from matrix.verification import Limit
 from workers.numerics.compare import compare
 from workers.runtimes import reference, service
-from workers.runtimes.session import Port
+from workers.session import Port
 
 WORDS = np.array(["yes", "no", "maybe", "no"], dtype=object)
 

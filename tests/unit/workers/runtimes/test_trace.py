@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from machine.waits import untold
-from workers.runtimes.session import Port, Session
 from workers.runtimes.trace import (
     Monitor,
     OpenVinoMonitor,
@@ -19,6 +18,7 @@ from workers.runtimes.trace import (
     merged,
     monitor_for,
 )
+from workers.session import Port, Session
 
 RUNTIME = {"provider": "TestExecutionProvider", "options": {"device": "7"}}
 ARGS = {

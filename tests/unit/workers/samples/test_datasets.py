@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from workers.engine import StageError
-from workers.runtimes.session import Port
 from workers.samples import datasets, preprocessing, recorded, signals
 from workers.samples.sources import Maker, kind_of, sizes_of
+from workers.session import Port
 
 WANTED = {"ids": Port("ids", "int64", ("batch_size", "sequence_length"))}
 LINES = [f"line {number}" for number in range(12)]

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from workers.engine import StageError
-from workers.runtimes.session import Port
 from workers.samples import synthetic
+from workers.session import Port
 
 COUNT = 24
 TEXT = ("batch_size", "sequence_length")

@@ -9,7 +9,8 @@ import pytest
 
 from matrix.verification import EXPORT, Limit
 from tests.verification.packages import claim
-from workers.runtimes.runtime import CPU, OPENVINO, Runtime
+from workers.runtimes.runtime import OPENVINO, Runtime
+from workers.session import CPU
 from workers.verify.ladder.observed import Observed, RuntimeRun
 from workers.verify.ladder.parity import judge_outputs
 

@@ -10,7 +10,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from flows.observe.evidence import partly_taken
 from matrix.verification import RUNGS
-from workers.runtimes.runtime import CPU, QNN, Runtime
+from workers.runtimes.runtime import QNN, Runtime
+from workers.session import CPU
 from workers.verify.ladder.levels import Demand
 from workers.verify.ladder.observed import RuntimeRun
 from workers.verify.taken import taken

@@ -23,11 +23,11 @@ from matrix.digest import (
 from matrix.status import FailureClass
 from workers import composition
 from workers.build.built import Built
+from workers.build.claim import Claim
 from workers.compile.contexts import leads_out
 from workers.composition import Composition, plain, split
 from workers.errors import BuildFailed
 from workers.store import Store
-from workers.verify.ladder.claim import Claim
 
 Place = Callable[[Path], None]
 """Puts files into a folder."""

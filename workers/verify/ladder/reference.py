@@ -27,13 +27,13 @@ from workers.errors import CorruptBlob
 from workers.host.watch import Watching
 from workers.runtimes.pool import STAGE, Runtimes
 from workers.store import Action
-from workers.verify.subject import Subject
+from workers.verify.ladder.subject import Subject
 
 Json = dict[str, Any]
 GENERATED = f"{SAMPLES}/generation{OUTPUTS}"
 SETS = 3
 """Seeded inputs on which a package without samples is opened and run."""
-CODE = ("workers.runtimes.service", "workers.verify.reference")
+CODE = ("workers.runtimes.service", "workers.verify.ladder.reference")
 """A change of these modules, or of what they import, is another reference."""
 
 

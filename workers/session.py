@@ -7,6 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+CPU = "CPUExecutionProvider"
+"""ONNX Runtime's own provider, which every build of it has."""
+
 
 @dataclass(frozen=True)
 class Port:
@@ -79,24 +82,3 @@ def processor() -> str:
             if row.startswith("model name"):
                 return row.partition(":")[2].strip()
     return platform.processor() or platform.machine()
-
-
-def resident() -> int:
-    """The memory of this process in bytes; 0 where the system has no cheap answer."""
-    from workers.host.child import memory
-
-    return memory("VmRSS")
-
-
-def give_back() -> None:
-    """Return the memory that a closed session has freed to the system.
-
-    The allocator would keep it: a process that waits for its next model would hold the memory of
-    the last one, while another process of the same slot opens that model too.
-    """
-    import ctypes
-    import sys
-
-    if sys.platform == "linux":
-        with contextlib.suppress(OSError, AttributeError):  # a C library without it
-            ctypes.CDLL(None).malloc_trim(0)
