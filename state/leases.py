@@ -45,12 +45,14 @@ CLOCK_JITTER = 1.0
 _expired = lease.c.expires_at <= now()
 _late = lease.c.renewed_at < now() - lease.c.ttl / 2
 """Leases are renewed four times in a term."""
+UNSEEN = 30.0
+"""Idle slots look for leases every second: one that ran out so many seconds ago and is still here
+was looked at by nobody. The database was away, or all were."""
 _spared = sa.and_(
     lease.c.expires_at > lease.c.renewed_at + 1.5 * lease.c.ttl,
-    lease.c.expires_at > now() - lease.c.ttl / 2,
+    lease.c.expires_at > now() - UNSEEN,
 )
-"""It has had its second term, and was not renewed since. One that ran out long ago and is still
-here was looked at by nobody: the database was away, or all were."""
+"""It has had its second term, and was not renewed since."""
 _SPARE = sa.update(lease).where(_late, ~_spared).values(expires_at=now() + lease.c.ttl)
 """Gives every lease that was not renewed in time one more term, once."""
 _open = work.c.state.in_(("todo", "leased"))
