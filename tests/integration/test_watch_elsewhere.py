@@ -135,7 +135,7 @@ def test_a_sweep_is_followed_live_from_another_machine(
         ]
     )
     assert [ran.code for ran in told] == [0, 0, 0], told
-    assert "before -> seen: 2 new, 1 unchanged" in told[1].out
+    assert "before -> seen: 1 now fails, 2 unchanged" in told[1].out
     assert {path.name for path in (elsewhere.folder / "out").iterdir()} == {
         "junit.xml",
         "summary.json",
