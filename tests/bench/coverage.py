@@ -5,6 +5,8 @@ for coverage by the winml engine, to matrix/data/measured.json.
     python -m tests.bench.coverage LOG... --winml LOG...  reads the output of such sweeps: later
                                                           logs win, and cells that are in no log
                                                           keep the page's result
+    python -m tests.bench.coverage --anew LOG...          the same, but they are "not run", because
+                                                          the rules of verification have changed
     python -m tests.bench.coverage --registry FILE        says how much of a registry the page
                                                           shows to be verified
 
@@ -120,20 +122,22 @@ def cell(result: tuple[str, str]) -> str:
     return status.replace("_", " ")
 
 
-def page(found: Results) -> str:
-    """The whole page; a column without a result is left out."""
+def page(found: Results, *, anew: bool = False) -> str:
+    """The whole page; a column without a result is left out. `anew`: earlier results of ours do not
+    count."""
     models = load_catalog("zoo", base=Path.cwd()).models
-    told = kept() | {key: cell(result) for key, result in found.items()}
+    told = {key: said for key, said in kept().items() if not anew or key[2].startswith(WINML)}
+    told |= {key: cell(result) for key, result in found.items()}
     columns = [column for column in COLUMNS if any(key[2] == column for key in told)]
     rows = []
     for model in models:
         keys = [(model.source.ref, model.task, column) for column in columns]
         rows.append((model.source.ref, model.task, *(told.get(key, "not run") for key in keys)))
-    good = {
-        column: sum(row[place] == "verified" for row in rows)
-        for place, column in enumerate(columns, 2)
-    }
-    counts = [f"- {COLUMNS[column]}: {number} of {len(rows)}" for column, number in good.items()]
+    counts = []
+    for place, column in enumerate(columns, 2):
+        ran = [row[place] for row in rows if row[place] != "not run"]
+        share = f"{ran.count('verified')} of {len(ran)}"
+        counts.append(f"- {COLUMNS[column]}: {share}" + (" that were run" * (len(ran) < len(rows))))
     heads = ["architecture", "task", *(COLUMNS[column] for column in columns)]
     lines = [f"| {' | '.join(row)} |" for row in (heads, *rows)]
     table = [lines[0], "|" + "---|" * len(heads), *lines[1:]]
@@ -178,6 +182,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("logs", nargs="*", metavar="LOG", help="output of sweeps")
     parser.add_argument("--winml", nargs="+", metavar="LOG", default=[], help="of the winml engine")
+    parser.add_argument("--anew", action="store_true", help="forget the page's results of ours")
     parser.add_argument("--registry", metavar="FILE", help="a catalog or registry")
     given = parser.parse_args()
     if given.registry:
@@ -188,7 +193,7 @@ def main() -> None:
         ours = sweep("--target", f"{CPU},{NPU}")
         theirs = sweep("--target", f"{CPU},{NPU}", "--engine", "winml")
     found = results(ours) | results(theirs, WINML)
-    PAGE.write_text(page(found), encoding="utf-8", newline="\n")
+    PAGE.write_text(page(found, anew=given.anew), encoding="utf-8", newline="\n")
     text = json.dumps(built_by_winml(), indent=1, sort_keys=True)
     MEASURED.write_text(f"{text}\n", encoding="ascii", newline="\n")
 
