@@ -64,7 +64,7 @@ class LeaseRenewer(Background):
         self._state = state
         self._stop = stop
         self.ttl = ttl
-        self._renewed: set[RenewedLease] = set()
+        self._renewed: dict[RenewedLease, None] = {}
         self._lock = threading.Lock()
 
     @contextmanager
@@ -73,12 +73,12 @@ class LeaseRenewer(Background):
         renewed = RenewedLease(lease)
         with self._stop.followed(renewed.gone):
             with self._lock:
-                self._renewed.add(renewed)
+                self._renewed[renewed] = None
             try:
                 yield renewed
             finally:
                 with self._lock:
-                    self._renewed.discard(renewed)
+                    self._renewed.pop(renewed, None)
 
     def work(self) -> None:
         """Renew until the block is over."""

@@ -143,11 +143,11 @@ MUTANTS = (
     Mutant(
         "bytes of the store are given out unseen",
         "workers.store.blobs:Blobs.check", "if found != (entry.sha256, entry.size):", "if False:",
-        2,
+        6,
     ),
     Mutant(
         "a sweep without its index ends as if it had one",
-        "flows.sweep.lifecycle:Sweep.finish", "stop.ask(error)", "del error", 36,
+        "flows.sweep.lifecycle:Sweep.finish", "stop.ask(error)", "del error", 1,
     ),
     Mutant(
         "a lease has run out when it begins",
@@ -159,7 +159,7 @@ MUTANTS = (
     ),
     Mutant(
         "a lease is not renewed",
-        "flows.slot.leases:LeaseRenewer.renewing", "self._renewed.add(renewed)", "pass", 12,
+        "flows.slot.leases:LeaseRenewer.renewing", "self._renewed[renewed] = None", "pass", 12,
     ),
     Mutant(
         "the store evicts what a build uses",

@@ -270,7 +270,7 @@ def watched_disks(world: World) -> Iterator[None]:
     def flush(path: Path) -> None:
         flush_file(path)
         if world.here is not None:
-            world.here.machine.durable.add(path.stat().st_ino)
+            world.here.machine.durable.add(_identity(path))
 
     def mark(path: Path) -> None:
         with suppress(OSError):
@@ -303,6 +303,11 @@ def watched_disks(world: World) -> Iterator[None]:
         yield
 
 
+def _identity(path: Path) -> tuple[int, int, int]:
+    found = path.stat()
+    return found.st_ino, found.st_mtime_ns, found.st_size
+
+
 def _blobs(machine_: Machine) -> list[Path]:
     return sorted(path for path in (machine_.disk / "store/blobs").glob("*/*") if path.is_file())
 
@@ -312,7 +317,7 @@ def lose_unsynced(machine_: Machine, chance: random.Random) -> None:
     machine_.intact = False
     records = sorted((machine_.disk / "store/actions").glob("*/*.json"))
     for path in [*_blobs(machine_), *records]:
-        if path.stat().st_ino in machine_.durable or chance.random() < 0.5:
+        if _identity(path) in machine_.durable or chance.random() < 0.5:
             continue
         size = path.stat().st_size if chance.random() < 0.5 else 0
         _replace(path, b"\0" * size)

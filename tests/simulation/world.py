@@ -47,8 +47,8 @@ class Machine:
 
     name: str
     disk: Path
-    durable: set[int] = field(default_factory=set)
-    """Files (by inode) whose content has reached the disk."""
+    durable: set[tuple[int, int, int]] = field(default_factory=set)
+    """Files whose content has reached the disk: inodes are used again, so time and size too."""
     intact: bool = True
     """Its disk has lost nothing."""
 
