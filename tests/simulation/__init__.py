@@ -2,9 +2,10 @@
 
 One thread, one seed, a virtual clock. The code under test is the product's own: beginning and
 seeding a sweep, leases and their renewal, the loop of the slots, recording, publishing, the index
-and the store. What surrounds it is simulated: time (`world`), machines whose processes are killed,
-stopped for a while, or lose what they had not synced, a database that is away or whose reply is
-lost after a commit, and a feed that loses requests and replies and lists late (`parts`).
+and the store. What surrounds it is simulated: time, and machines whose processes are killed or
+stopped for a while (`world`); a database that is away or whose reply is lost after a commit, and a
+feed that loses requests and replies and lists late (`services`); disks that lose what was not
+synced (`disks`); and the stages that fill the store (`building`).
 
 Processes take turns only where the real ones could: where they wait, and before and after each
 call of database, feed and disk. `run` lets one seed happen, `rules` says what must hold at every

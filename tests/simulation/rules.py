@@ -19,7 +19,7 @@ from state.leases import MAX_LOST
 from state.records import Kind, Outcome
 from state.state import State
 from tests.fakes.feed import MemoryFeed
-from tests.simulation import parts
+from tests.simulation import building
 from tests.simulation.world import Machine, Program, World
 
 _FROM_OUTSIDE = {Kind.SEEDED, Kind.UNSEEDED, Kind.RESUMED}
@@ -100,7 +100,7 @@ class Rules:
         with tempfile.TemporaryDirectory() as folder:
             for item in self._plan.packages():
                 one, there = outcomes[item.id], self._feed.find(item.package, item.version)
-                right = parts.tree_of(item.id, Path(folder))
+                right = building.tree_of(item.id, Path(folder))
                 if there is not None:
                     held = tree_digest(self._feed.files(item.package, item.version))
                     if not there.tree == held == right:

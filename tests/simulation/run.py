@@ -23,9 +23,10 @@ from matrix.errors import MillError
 from matrix.model import Plan
 from state.records import Owner
 from state.state import State, open_state
-from tests.simulation import parts
-from tests.simulation.parts import Believing, Service, SimulatedBuilder, SimulatedFeed
+from tests.simulation import disks, services
+from tests.simulation.building import Believing, SimulatedBuilder
 from tests.simulation.rules import Rules
+from tests.simulation.services import Service, SimulatedFeed
 from tests.simulation.world import Machine, Program, Standstill, World
 from tests.sweeps.in_memory import make_plan, small_model
 from workers.store import Store
@@ -57,7 +58,7 @@ class Run:
         self.feed_service = Service(world)
         self.feed = SimulatedFeed(self.feed_service)
         self.state = _fresh_state(self.root / "state.db")
-        parts.follow_clock(self.state.database, world)
+        services.follow_clock(self.state.database, world)
         self.rules = Rules(world, self.plan, self.feed, self.state)
         # On one machine a dead process is seen; of another machine's only the silence is heard.
         for number in range(chance.choice((1, 2, 2, 3))):
@@ -144,7 +145,7 @@ class Run:
         for program in self._living():
             if program.machine is machine:
                 self._end(program, "without power")
-        parts.lose_unsynced(machine, self.world.random)
+        disks.lose_unsynced(machine, self.world.random)
         again = Machine(f"{machine.name}'", machine.disk, machine.durable, intact=False)
         self.machines[place] = again
 
@@ -173,7 +174,7 @@ class Run:
         self.world.spawn(program, collect)
 
     def _rot(self) -> None:
-        parts.rot(self.world.random.choice(self.machines), self.world.random)
+        disks.rot(self.world.random.choice(self.machines), self.world.random)
 
     # Who works
 
@@ -200,7 +201,7 @@ class Run:
     def _sweep(self, program: Program) -> None:
         """As a sweep or a resume on a machine, and one that joins others."""
         world, disk = self.world, program.machine.disk
-        state = parts.state_for(
+        state = services.state_for(
             self.state.database, self.database, self.rules.look, self.rules.taken, self.patience
         )
         settings = resolve({"home": str(disk)}, {}, disk)
@@ -211,7 +212,7 @@ class Run:
         sweep.publisher.clock = lambda: world.seconds
         sweep.publisher.pauses._say = lambda _text: None
         renewer = LeaseRenewer(state, stop, TTL)
-        context = SweepContext(sweep, renewer, parts.Pool(world, program))  # type: ignore[arg-type]
+        context = SweepContext(sweep, renewer, services.Pool(world, program))  # type: ignore[arg-type]
         context.hub.clock = lambda: world.seconds
         store, work = Store(disk / "store"), disk / "work" / str(program.pid)
         slots = [
@@ -274,9 +275,9 @@ def prepared(seed: int) -> Iterator[Run]:
     try:
         with ExitStack() as stack:
             stack.enter_context(made.world.in_force())
-            stack.enter_context(parts.watched_disks(made.world))
+            stack.enter_context(disks.watched_disks(made.world))
             stack.enter_context(
-                mock.patch.object(flows.sweep.published, "ThreadPoolExecutor", parts.Inline)
+                mock.patch.object(flows.sweep.published, "ThreadPoolExecutor", services.Inline)
             )
             try:
                 yield made
