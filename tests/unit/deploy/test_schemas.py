@@ -1,16 +1,17 @@
-"""Every file of `deploy/` for which there is a schema, against it."""
+"""Every file of `deploy/` and every pipeline of our own for which there is a schema, against it."""
 
 from __future__ import annotations
 
 import copy
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import kubernetes_validate
 import pytest
 
-from tests.deployments.files import AZURE, COMPOSE, GITHUB, load, manifests
+from tests.deployments.files import AZURE, COMPOSE, GITHUB, ROOT, load, manifests
 
 KUBERNETES = ["1.34", "1.37"]
 
@@ -23,11 +24,11 @@ def errors(schema: str, document: Any) -> list[str]:
     return [one.message[:200] for one in validator_for(wanted)(wanted).iter_errors(document)]
 
 
-def pipeline() -> Any:
+def pipeline(path: Path = AZURE) -> Any:
     """Azure's schema knows no scalars but texts, the inputs of tasks excepted, and no `if`."""
     from check_jsonschema.transforms.azure_pipelines import traverse_data
 
-    return _texts(traverse_data(load(AZURE)))
+    return _texts(traverse_data(load(path)))
 
 
 def _texts(value: Any) -> Any:
@@ -38,9 +39,9 @@ def _texts(value: Any) -> Any:
     return json.dumps(value) if isinstance(value, bool) else str(value)
 
 
-def workflow() -> Any:
+def workflow(path: Path = GITHUB) -> Any:
     """YAML takes GitHub's `on` for a truth value."""
-    return {("on" if key is True else key): value for key, value in load(GITHUB).items()}
+    return {("on" if key is True else key): value for key, value in load(path).items()}
 
 
 def compose() -> Any:
@@ -76,6 +77,21 @@ def test_files_fit_their_schema(
     spoilt = copy.deepcopy(document)
     spoil(spoilt)
     assert errors(schema, spoilt)
+
+
+def test_our_own_pipelines_fit_their_schema_and_run_what_developers_run() -> None:
+    github = workflow(ROOT / ".github/workflows/ci.yml")
+    gitlab = load(ROOT / ".gitlab-ci.yml")
+    azure = pipeline(ROOT / ".ci/azure-pipelines.yml")
+    assert errors("github-workflows", github) == []
+    assert errors("gitlab-ci", gitlab) == []
+    assert errors("azure-pipelines", azure) == []
+    commands = [
+        github["jobs"]["ci"]["steps"][-1]["run"],
+        gitlab["ci"]["script"][-1],
+        azure["jobs"][0]["steps"][-1]["bash"],
+    ]
+    assert commands == [".ci/run"] * 3
 
 
 @pytest.mark.parametrize("version", KUBERNETES)
