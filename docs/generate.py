@@ -19,10 +19,10 @@ from unittest.mock import patch
 import msgspec
 
 from flows.cli.main import build_parser
-from flows.cli.meanings import CAUSES, EXITS, LOOKS
-from flows.cli.options import Option
-from flows.cli.quantity import show_duration
-from flows.cli.settings import OPTIONS
+from flows.output.meanings import CAUSES, EXITS, LOOKS
+from flows.output.quantity import show_duration
+from flows.settings.options import Option
+from flows.settings.settings import OPTIONS
 from matrix.build_options import ALL
 from matrix.catalog import load_catalog
 from matrix.hypotheses import Hypothesis

@@ -10,11 +10,11 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NoReturn
 
-from flows.cli.console import Choice, Detail, tell
-from flows.cli.options import Option
-from flows.cli.resolution import misspelt, resolve
-from flows.cli.settings import OF_A_SWEEP, OPTIONS, PLACES, Settings
-from flows.sweep.workspace import Workspace
+from flows.output.console import Choice, Detail, tell
+from flows.settings.options import Option
+from flows.settings.resolution import misspelt, resolve
+from flows.settings.settings import OF_A_SWEEP, OPTIONS, PLACES, Settings
+from flows.settings.workspace import Workspace
 from matrix.errors import Exit, UsageError
 from matrix.nearest import hint
 

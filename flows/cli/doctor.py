@@ -14,12 +14,11 @@ from functools import partial
 from importlib.metadata import PackageNotFoundError, distribution, packages_distributions, version
 from pathlib import Path
 
-from flows.cli.commands.engine import engine_environment
 from flows.cli.installation import not_installed, overwritten, sharers
-from flows.cli.quantity import named, show_size
-from flows.cli.settings import Settings
-from flows.sweep.engines import engine_spec, runtimes_of
-from flows.sweep.workspace import Workspace
+from flows.output.quantity import named, show_size
+from flows.settings.engines import engine_environment, engine_spec, runtimes_of
+from flows.settings.settings import Settings
+from flows.settings.workspace import Workspace
 from machine.disk import existing, free
 from machine.ledger import Ledger
 from matrix.errors import MillError, Unusable

@@ -8,16 +8,16 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
 
-from flows.cli.activity import waiting_for
 from flows.cli.arguments import Arguments, Parser
-from flows.cli.commands import COMMANDS
-from flows.cli.console import (
+from flows.cli.installation import not_installed
+from flows.output.activity import waiting_for
+from flows.output.console import (
     PLACES,
     Detail,
     Output,
@@ -27,8 +27,38 @@ from flows.cli.console import (
     safe_output,
     shell_word,
 )
-from flows.cli.installation import not_installed
 from matrix.errors import Exit, MillError
+
+COMMANDS: Mapping[str, str] = {
+    "plan": "print the matrix, the effective settings and an estimate",
+    "coverage": "say which models of a catalog build, and what the others need",
+    "sweep": "build, verify and publish every selected cell",
+    "resume": "continue an interrupted sweep",
+    "retry": "try failed cells of a sweep again",
+    "status": "show the status of every cell, with next steps for failures",
+    "explain": "say why each stage of a cell ran or was reused",
+    "rebuild": "build a published package again and compare the bytes",
+    "report": "write a sweep as one HTML file",
+    "diff": "show what differs between two sweeps, and why",
+    "feed": "list a feed, pull packages, promote versions",
+    "store": "show, trim or empty the local content store",
+    "state": "remove old sweeps from the state",
+    "engine": "list engines, and create the environments of those that need their own",
+    "compile": "compile ahead of time for a device, so that models open at once",
+    "bench": "measure how fast models run here, and whether one is faster than another",
+    "trace": "show where a model spends its time, operator by operator",
+    "verify": "verify a package folder, a published version or a cell",
+    "tune": "find the fastest build of a model on a device, or grade recorded sessions",
+    "onboard": "turn a model into a catalog entry, with proof that it builds and runs right",
+    "review": "check the proof of an onboarding on this machine",
+    "knowledge": "show what is known about targets and models, with the evidence",
+    "doctor": "say what works on this machine, and what to do about the rest",
+    "completion": "make a shell complete commands and flags",
+    "worker": "make this machine part of a fleet",
+    "deploy": "set up a fleet on its Prefect server",
+    "cancel": "stop a sweep, local or on a fleet; a resume continues it",
+}
+"""Every command in the order of the help, with its line there."""
 
 
 class _Version(argparse.Action):
@@ -166,7 +196,7 @@ def _say_begins(arguments: Arguments, out: Output) -> None:
 def _complete_hints(arguments: Arguments, out: Output) -> None:
     """Let the commands in hints name the places that this one was given as flags, without those
     that hold a password."""
-    from flows.observe.masking import masked
+    from flows.output.masking import masked
 
     places = {}
     for name in {name for names in PLACES.values() for name in names}:
@@ -193,7 +223,7 @@ def complete(line: str) -> None:
 def entry() -> None:
     """The installed `modelmill` command."""
     # A scheduler or a service manager ends a command with SIGTERM: it ends as after a Ctrl-C, with
-    # its own last words and exit code. What runs threads listens by itself (`flows.sweep.stop`).
+    # its own last words and exit code. What runs threads listens by itself (`flows.stop`).
     for name in ("SIGTERM", "SIGBREAK"):
         number = getattr(signal, name, None)
         if number and signal.getsignal(number) is signal.SIG_DFL:

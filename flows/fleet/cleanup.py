@@ -9,9 +9,9 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from flows.cli.quantity import counted, show_size
-from flows.cli.settings import Settings
-from flows.sweep.workspace import Workspace
+from flows.output.quantity import counted, show_size
+from flows.settings.settings import Settings
+from flows.settings.workspace import Workspace
 from workers.store import Store
 from workers.store.folder import is_store
 

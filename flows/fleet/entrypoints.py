@@ -17,8 +17,6 @@ from prefect.client.schemas.objects import State
 from prefect.states import Cancelled, Completed, Failed
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from flows.cli.resolution import resolve
-from flows.cli.settings import FORM, OPTIONS
 from flows.fleet.parent import Parent
 from flows.fleet.parent_display import AWAY, ParentDisplay, tags_of
 from flows.fleet.parent_runs import PARENT_FLOW, earlier_night, nightly_tags, this_run
@@ -29,12 +27,14 @@ from flows.fleet.worker_folder import CWD, WorkerFolder
 from flows.observe.following import Follower
 from flows.observe.progress import SweepProgress
 from flows.observe.summary import Summary
+from flows.plan.planning import catalog_reference, plan_of
+from flows.plan.recorded import recorded_estimates
 from flows.prefect.shown_run import ShownRun
+from flows.settings.resolution import resolve
+from flows.settings.settings import FORM, OPTIONS
+from flows.settings.workspace import Workspace
+from flows.stop import Stop
 from flows.sweep.cancellation import CancellationWatch, StoppedElsewhere
-from flows.sweep.planning import catalog_reference, plan_of
-from flows.sweep.recorded import recorded_estimates
-from flows.sweep.stop import Stop
-from flows.sweep.workspace import Workspace
 from matrix.errors import Exit, MillError
 from state.database import Patience
 from state.records import Kind

@@ -14,29 +14,34 @@ from datetime import date
 from typing import Any
 from uuid import UUID
 
-from flows.cli.activity import waiting_for
-from flows.cli.settings import CHANGEABLE, OPTIONS, Settings
 from flows.fleet.failed_starts import PendingRuns
 from flows.fleet.parent_runs import ParentRuns, check_deployed, reached, submit
 from flows.fleet.run import FLAGS, FleetRun, NoFleetRun, last_run, record_run, state_url, values_of
-from flows.observe.estimates import estimate
+from flows.fleet.tuning import BUDGET, CHAMPIONS, conclude_tunings
 from flows.observe.following import Follower
 from flows.observe.progress import SweepProgress
 from flows.observe.summaries import clear_summaries, write_summaries
 from flows.observe.summaries.document import LastRun
 from flows.observe.summary import summary_of
 from flows.observe.views import choose_view
+from flows.output.activity import waiting_for
+from flows.plan.estimates import estimate
+from flows.plan.planning import catalog_reference, plan_of, size_of
+from flows.plan.recorded import TUNING, recall
+from flows.run.resume import failed_cells
+from flows.run.run import print_ended
+from flows.settings.settings import CHANGEABLE, OPTIONS, Settings
+from flows.settings.workspace import Workspace, find_sweep
+from flows.stop import Stop, stopped_by_signals
 from flows.sweep.cancellation import RELEASED, cancel_sweep
 from flows.sweep.lifecycle import Sweep
-from flows.sweep.planning import plan_of, size_of
-from flows.sweep.recorded import TUNING, recall
-from flows.sweep.resume import failed_cells
-from flows.sweep.run import print_ended
-from flows.sweep.stop import Stop, stopped_by_signals
-from flows.sweep.workspace import Workspace, find_sweep
-from matrix.errors import Exit, MillError, UsageError
+from flows.tune.batch import Order, begin_shared, is_catalog, of_fleet, rows_of
+from flows.tune.conclusion import champions_file
+from flows.tune.record import cell_of
+from matrix.errors import Exit, MillError, NothingSelected, UsageError
 from matrix.model import Plan
 from matrix.status import FailureClass
+from matrix.trials import TuningStatus
 from state.database import Patience
 from state.errors import StateUnavailable
 from state.records import Kind, SweepInfo
@@ -93,8 +98,6 @@ class Launch:
             summary, took = summary_of(opened, info), LastRun.of(opened, info)
             print_ended(sweep, summary, version, took, code, self.as_json)
             if asked := self.values.get(TUNING):
-                from flows.fleet.tuning import conclude_tunings
-
                 name, as_json = self.plan.stamp, self.as_json
                 held = conclude_tunings(opened, self.settings, name, asked, as_json=as_json)
                 code = Exit.CELLS_FAILED if code is Exit.OK and not held else code
@@ -157,6 +160,13 @@ _OF_COMMAND = ("state", "summary")
 """Settings of this command; all others belong to the sweep or to its workers."""
 
 
+def sweep_on_fleet(
+    settings: Settings, plan: Plan, catalog: str, pool: str, *, as_json: bool
+) -> Exit:
+    """Run a new sweep, or a planned one again."""
+    return Launch(plan, settings, values_of(settings, catalog), pool, as_json).go()
+
+
 def resume_on_fleet(
     settings: Settings,
     stamp: str | None,
@@ -208,3 +218,39 @@ def _changes(settings: Settings, info: SweepInfo, narrowing: Sequence[str]) -> d
             hint=f"what can change: {flags}; give others to the workers or begin a new sweep",
         )
     return settings.chosen(name for name in given if name in CHANGEABLE)
+
+
+def order_tunings(
+    settings: Settings, order: Order, budget: float | None, pool: str, *, as_json: bool
+) -> tuple[str, Exit]:
+    """Plan and record tunings, have a fleet make them, follow them to the end; with their name."""
+    check_server(pool)
+    with open_state(state_url(settings)) as state:
+        plan, ours = begin_shared(settings, state, order)
+        if not state.tunings(plan.stamp):
+            raise NothingSelected("the selection matches no cell to tune")
+    catalog = catalog_reference(settings, order.what) if is_catalog(order.what) else order.what
+    asked = {BUDGET: budget, CHAMPIONS: str(champions_file(settings).absolute())}
+    values = {**values_of(ours, catalog), TUNING: asked}
+    code = Launch(plan, ours, values, pool, as_json).go()
+    return plan.stamp, code
+
+
+def resume_tunings(
+    settings: Settings, name: str, budget: float | None, pool: str, *, as_json: bool
+) -> Exit:
+    """Go on with the tunings of a name; those whose budget was used up have a new one."""
+    check_server(pool)
+    with open_state(state_url(settings)) as state:
+        rows = rows_of(state, name)
+        info = of_fleet(state, name)
+        if info is None:
+            raise UsageError(
+                f"the tuning {name} was not begun on a fleet",
+                hint=f"modelmill tune --resume {name}",
+            )
+        launch = launch_of(state, info, settings, pool, (), as_json=as_json)
+        left = [cell_of(row) for row in rows if row.status is not TuningStatus.DONE]
+        state.measure_again(info.id, left)
+    asked = {**dict(launch.values[TUNING]), BUDGET: budget}
+    return replace(launch, values={**launch.values, TUNING: asked}).go()

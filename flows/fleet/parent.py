@@ -14,16 +14,16 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from flows.cli.settings import Settings
 from flows.fleet.run import FLAGS, FleetRun, record_run
 from flows.fleet.worker_folder import WorkerFolder
 from flows.observe.summary import Summary, summarize
 from flows.observe.unserved import UNSERVED, unserved_groups
 from flows.packages.signing import signer_of
+from flows.settings.settings import Settings
+from flows.settings.workspace import Workspace
+from flows.stop import Stop
 from flows.sweep.cancellation import StoppedElsewhere, stop_for_all
 from flows.sweep.lifecycle import Sweep, among
-from flows.sweep.stop import Stop
-from flows.sweep.workspace import Workspace
 from matrix.errors import Unusable
 from matrix.needs import Words, serves
 from state.records import Kind

@@ -16,17 +16,17 @@ from prefect.client.orchestration import SyncPrefectClient
 from prefect.exceptions import PrefectException
 
 from feed.azure.address import package_page
-from flows.cli.settings import Settings
 from flows.fleet.launch import count_slots
-from flows.observe.masking import masked
 from flows.observe.progress import SweepProgress
-from flows.observe.report.collect import collect
-from flows.observe.report.page import write as write_page
 from flows.observe.summaries import REPORT_NAME, write_summaries
 from flows.observe.summaries.document import SummaryDocument, summary_document
 from flows.observe.summaries.markdown import markdown
 from flows.observe.views import View
+from flows.output.masking import masked
 from flows.prefect.shown_run import ShownRun, artifact_key
+from flows.report.collect import collect
+from flows.report.page import write as write_page
+from flows.settings.settings import Settings
 from flows.sweep.lifecycle import Sweep
 from matrix.model import Plan
 from matrix.slugs import slug

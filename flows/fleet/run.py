@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from feed.interface import Published
 from feed.rules import STRICTEST
-from flows.cli.resolution import resolve
-from flows.cli.settings import ORDERED, Settings
-from flows.sweep.recorded import TUNING, remember, typed
-from flows.sweep.stop import Stop
+from flows.plan.recorded import FLEET, TUNING, remember, typed
+from flows.settings.resolution import resolve
+from flows.settings.settings import ORDERED, Settings
+from flows.stop import Stop
 from matrix.codec import from_json, to_json
 from matrix.errors import MillError, UsageError
 from matrix.model import Plan
@@ -28,8 +28,6 @@ from state.records import Event, Kind
 if TYPE_CHECKING:
     from state.state import State
 
-FLEET = "fleet"
-"""Key of the event that holds a run of a fleet."""
 FLAGS = " --fleet"
 """What commands in hints need besides the stamp."""
 _NEED_CONSENT = ("allow_remote_code", "allow_pickle")

@@ -11,18 +11,18 @@ from functools import partial
 from pathlib import Path
 from uuid import UUID
 
-from flows.cli.resolution import resolve
-from flows.cli.settings import Settings
 from flows.fleet.run import FLAGS, FleetRun, read_run, state_url
 from flows.fleet.worker_folder import CWD, WORDS, WorkerFolder
+from flows.plan.needs import words_here
 from flows.prefect.display import Display
+from flows.settings.resolution import resolve
+from flows.settings.settings import Settings
+from flows.settings.workspace import Workspace
 from flows.slot.loop import run_slots, usual
+from flows.slot.slots import open_slots, owners_here
+from flows.stop import Stop
 from flows.sweep.cancellation import CancellationWatch
 from flows.sweep.lifecycle import Sweep
-from flows.sweep.local import open_slots, owners_here
-from flows.sweep.needs import words_here
-from flows.sweep.stop import Stop
-from flows.sweep.workspace import Workspace
 from flows.tune.exchange import FeedExchange
 from flows.tune.leased import tuning_kind
 from machine.waits import untold

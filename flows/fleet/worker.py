@@ -13,15 +13,15 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from flows.cli.quantity import brief, plain_text
-from flows.cli.settings import Settings
 from flows.fleet.cleanup import Cleanup
 from flows.fleet.run import state_url
 from flows.fleet.worker_folder import CWD, FOLDER, WORDS, WorkerFolder
-from flows.sweep.engines import engine_spec, slot_count
-from flows.sweep.needs import words_here
-from flows.sweep.stop import Stop
-from flows.sweep.workspace import Workspace
+from flows.output.quantity import brief, plain_text
+from flows.plan.needs import words_here
+from flows.settings.engines import engine_spec, slot_count
+from flows.settings.settings import Settings
+from flows.settings.workspace import Workspace
+from flows.stop import Stop
 from machine.children import describe_exit, family, kill, module_command, start
 from matrix.errors import MillError, Unusable, UsageError
 from matrix.needs import Words, to_text

@@ -1,2 +1,1 @@
-"""What people see of a sweep (status, progress, estimates, report, diff, summaries), of
-measurements, traces and tunings."""
+"""What people see of a sweep: status, progress, causes of failures, differences, summaries."""

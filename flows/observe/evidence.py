@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from flows.cli.quantity import show_duration, show_size
+from flows.output.quantity import show_duration, show_size
 from matrix.codec import from_json
 from matrix.verification import RUNGS
 from state.damage import damaged

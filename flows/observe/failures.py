@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from flows.cli.meanings import CAUSES
-from flows.cli.quantity import brief, counted, named
+from flows.output.meanings import CAUSES
+from flows.output.quantity import brief, counted, named
 from matrix.model import is_export
 from matrix.status import FailureClass
 from state.records import Outcome

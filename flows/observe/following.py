@@ -10,12 +10,11 @@ import time
 from collections.abc import Collection
 from dataclasses import replace
 
-from flows.fleet.run import FLEET
 from flows.observe.progress import BUSY, SweepProgress, held_since
 from flows.observe.unserved import UNSERVED, one_line, unserved_of
 from flows.observe.views import View
-from flows.sweep.recorded import PLAN, recorded_estimates
-from flows.sweep.stop import Stop
+from flows.plan.recorded import FLEET, PLAN, recorded_estimates
+from flows.stop import Stop
 from machine.background import Background
 from matrix.globs import matches
 from matrix.model import is_export

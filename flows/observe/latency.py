@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any, cast
 
-from flows.cli.quantity import counted, show_ms
 from flows.observe.evidence import EMULATED
+from flows.output.quantity import counted, show_ms
 from state.records import Measurement, MeasurementKind
 
 Key = tuple[object, ...]

@@ -9,16 +9,17 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from flows.observe.estimates import Estimates
 from flows.observe.unserved import UNSERVED, one_line
-from flows.observe.work_left import ESTIMATE, WorkLeft, from_record
-from flows.slot.hub_outage import OUTAGE
+from flows.plan.estimates import Estimates
+from flows.plan.work_left import ESTIMATE, WorkLeft, from_record
 from matrix.model import is_export
 from matrix.needs import is_measuring
 from matrix.status import Status
 from state.damage import reading
 from state.records import Event, Holder, Kind
 
+OUTAGE = "outage"
+"""Key of the notice that the hub cannot be reached, or, if empty, is back."""
 UNSHOWN = "unshown"
 """Key of a notice: why Prefect does not show the run; empty: it does again."""
 

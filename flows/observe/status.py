@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 
-from flows.cli.quantity import brief, limited, plain_text, show_duration, show_moment, show_size
-from flows.cli.table import render
+from flows.features import feature
 from flows.observe.evidence import notices_of, partly_taken, rungs_of
 from flows.observe.summary import Summary, open_text
 from flows.observe.unserved import unserved_of
-from flows.sweep.recorded import TUNING
+from flows.output.quantity import brief, limited, plain_text, show_duration, show_moment, show_size
+from flows.output.table import render
+from flows.plan.recorded import TUNING
 from matrix.model import is_export
 from matrix.status import Status
 from matrix.trials import TuningStatus
@@ -69,10 +70,9 @@ def idle_lines(state: StateReader, info: SweepInfo, summary: Summary) -> list[st
     lines = [] if busy else [f"{open_text(summary)}{idle}"]
     lines += why.lines() if info.exit_code is None else []
     if why.fleet and info.exit_code is None and lines:
-        from flows.fleet.parent_runs import status_lines
-
         hosts = {one.host.partition("/")[0] for one in state.leases() if not one.expired}
-        return lines + status_lines(info.id, info.stamp, hosts)
+        lines += feature("status of a fleet")(info.id, info.stamp, hosts)
+        return lines
     if not busy:
         lines[0] += f": modelmill resume {info.stamp}{' --fleet' if why.fleet else ''}"
     return lines

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from flows.cli.quantity import counted, limited
 from flows.observe.failures import FailureGroup, group_failures
 from flows.observe.unserved import unserved_of
-from flows.sweep.stop import Stop
+from flows.output.quantity import counted, limited
+from flows.stop import Stop
 from matrix.errors import Exit
 from matrix.model import is_export
 from matrix.status import Status

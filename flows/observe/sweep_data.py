@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from flows.sweep.recorded import PlannedCells
+from flows.plan.recorded import PlannedCells
 from state.reading import StateReader
 from state.records import Measurement, StageRun, SweepInfo
 

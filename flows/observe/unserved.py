@@ -10,9 +10,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from flows.cli.quantity import counted
-from flows.fleet.run import FLEET
-from flows.sweep.recorded import PLAN
+from flows.output.quantity import counted
+from flows.plan.recorded import FLEET, PLAN
 from matrix.model import is_export
 from matrix.needs import Words, emulates, is_measuring, lacking, serves
 from state.damage import reading

@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any, TextIO
 
-from flows.cli.console import Detail, coloured, detail_of, moving, paint, shown
-from flows.cli.quantity import shortened, show_clock, show_duration, show_ms, show_size
 from flows.observe.failures import in_passing
 from flows.observe.progress import SweepProgress
+from flows.output.console import Detail, coloured, detail_of, moving, paint, shown
+from flows.output.quantity import shortened, show_clock, show_duration, show_ms, show_size
 from matrix.model import is_export
 from state.damage import reading
 from state.measurements import MEASURED
@@ -165,7 +165,7 @@ class LiveView(View):
         from rich.console import Console
         from rich.live import Live
 
-        # `flows.cli.console` decides about colours, not rich.
+        # `flows.output.console` decides about colours, not rich.
         self._console = Console(
             file=moving(out), highlight=False, force_terminal=True, no_color=not coloured(out)
         )

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from flows.cli.settings import Settings
-from flows.observe.masking import masked
+from flows.measure.measured import Finder
 from flows.onboard.folder import CATALOG, FINDING, PROBE, RECORD, REPORT, Package, put
 from flows.onboard.goals import Tier, Verdict
 from flows.onboard.numbers import compared, latency
-from flows.packages.measured import Finder
+from flows.output.masking import masked
+from flows.settings.settings import Settings
 from machine.files import remove, replace_file
 from machine.waits import untold
 from matrix.errors import MillError

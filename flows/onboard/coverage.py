@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from flows.sweep.configs import config_of
+from flows.plan.configs import config_of
 from matrix.abilities import abilities_of
 from matrix.coverage import BUILDABLE, Coverage, Verdict, cover
 from matrix.findings import Finding

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from flows.sweep.configs import config_of
+from flows.plan.configs import config_of
 from matrix.catalog import find_catalog, inherit
 from matrix.cellid import model_fault
 from matrix.datasets import read_shared

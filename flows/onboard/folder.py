@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from flows.observe.masking import masked_json
 from flows.onboard.coverage import Effort, Probe
 from flows.onboard.goals import STUCK, Tier
+from flows.output.masking import masked_json
 from machine.files import hash_file, read_json, replace_file
 from matrix.codec import from_json, to_json
 from matrix.errors import MillError

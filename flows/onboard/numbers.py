@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from flows.packages.measured import Choice, Finder
+from flows.measure.measured import Choice, Finder
 from workers.host.watch import Watching
 from workers.measure.benchmark import benchmark
 from workers.measure.quiet import quiet

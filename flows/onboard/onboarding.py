@@ -10,8 +10,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
-from flows.cli.settings import SELECTION, Settings
-from flows.observe.masking import masked, masked_json
+from flows.measure.measured import Finder, finding
 from flows.onboard import folder as files
 from flows.onboard.climb import Climb, clear
 from flows.onboard.coverage import Probe, lacking_lines, probe
@@ -19,10 +18,11 @@ from flows.onboard.entry import Wanted, bare, entry_of
 from flows.onboard.folder import Package, Record, entry_in, listed, owes_finding, row_of
 from flows.onboard.goals import STUCK, Tier, climb, reached
 from flows.onboard.report import markdown
-from flows.packages.measured import Finder, finding
-from flows.sweep.local import open_builder, verifying
-from flows.sweep.planning import plan_of
-from flows.sweep.workspace import Workspace
+from flows.output.masking import masked, masked_json
+from flows.packages.builder import open_builder, verifying
+from flows.plan.planning import plan_of
+from flows.settings.settings import SELECTION, Settings
+from flows.settings.workspace import Workspace
 from flows.tune.knowledge import load_knowledge
 from machine.files import remove_tree, replace_file
 from machine.locks import take_now

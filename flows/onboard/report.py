@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from flows.cli.quantity import show_size
-from flows.cli.table import markdown_table, plain
 from flows.onboard.folder import CATALOG, FINDING, PROBE, RECORD, Record
 from flows.onboard.goals import GOALS, Verdict
+from flows.output.quantity import show_size
+from flows.output.table import markdown_table, plain
 
 _MARKS = {Verdict.PASS: "pass", Verdict.FAIL: "FAIL"}
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from flows.cli.settings import Settings
+from flows.measure.measured import finding
 from flows.onboard import folder as files
 from flows.onboard.claims import Answer, Objection, objections
 from flows.onboard.climb import latencies, success_of, weights_of
@@ -21,11 +21,11 @@ from flows.onboard.goals import Verdict
 from flows.onboard.numbers import compared, latency
 from flows.onboard.onboarding import CARRIED, cells_of, probed, with_level
 from flows.onboard.report import markdown
-from flows.packages.measured import finding
+from flows.packages.builder import open_builder, verifying
 from flows.packages.reverify import subject_of
-from flows.sweep.local import open_builder, verifying
-from flows.sweep.planning import plan_of
-from flows.sweep.recorded import typed
+from flows.plan.planning import plan_of
+from flows.plan.recorded import typed
+from flows.settings.settings import Settings
 from machine.waits import untold
 from matrix.errors import MillError
 from matrix.model import Cell, Plan

@@ -18,13 +18,13 @@ from feed.errors import NotFound, Rejected
 from feed.interface import Feed, Published
 from feed.verdict import Verdict
 from feed.verify import verify_published
-from flows.cli.console import tell
-from flows.cli.settings import Settings
-from flows.observe.masking import masked_json
+from flows.features import feature
+from flows.output.console import tell
 from flows.packages.reverify import evidence_file
 from flows.packages.run_records import json_bytes, publish_record
 from flows.packages.signing import signature_check
-from flows.sweep.workspace import Workspace
+from flows.settings.settings import Settings
+from flows.settings.workspace import Workspace
 from machine.files import read_json
 from matrix.champions import Champion, champion_for, read_champions, unlike
 from matrix.codec import to_json
@@ -153,7 +153,7 @@ def _publish_proof(settings: Settings, feed: Feed, subject: Published, champion:
     """Publish what a champion rests on."""
     proof = champion.proof
     files = {"champion.json": json_bytes(to_json(champion))}
-    if tuning := _tuning(settings, champion):
+    if tuning := feature("proof")(Workspace(settings), champion):
         files["tuning.json"] = json_bytes(tuning)
     told = {
         "tuning": proof.tuning,
@@ -164,22 +164,6 @@ def _publish_proof(settings: Settings, feed: Feed, subject: Published, champion:
         "machine": dict(proof.machine),
     }
     publish_record(settings, feed, "champion", subject, files, told)
-
-
-def _tuning(settings: Settings, champion: Champion) -> Any:
-    """The tuning that found it, if the state of this place has it with that very comparison."""
-    from flows.tune.champions import comparison_digest
-    from flows.tune.record import recorded
-
-    work = Workspace(settings)
-    if not work.has_state():
-        return None
-    with work.read_state() as state:
-        for one in recorded(state, champion.proof.tuning):
-            trial = one.trial(champion.proof.trial)
-            if trial and comparison_digest(trial) == champion.proof.comparison:
-                return masked_json(to_json(one))
-    return None
 
 
 def _read(folder: Path, name: str, title: str) -> Json:

@@ -17,9 +17,9 @@ from feed.interface import Feed
 from feed.reader import pull
 from feed.verdict import CheckSignature
 from feed.verify import verify_folder
-from flows.cli.settings import Settings
 from flows.packages.signing import signature_check
-from flows.sweep.workspace import Workspace
+from flows.settings.settings import Settings
+from flows.settings.workspace import Workspace
 from machine.files import read_json
 from matrix.digest import MANIFEST, PROVENANCE
 from matrix.errors import Exit, MillError, UsageError

@@ -14,12 +14,12 @@ from typing import Any
 
 from feed.errors import Corrupt
 from feed.interface import Feed
-from flows.cli.activity import waiting_for
-from flows.cli.settings import Settings
+from flows.output.activity import waiting_for
+from flows.packages.builder import open_builder
 from flows.packages.published import Original, published_original
 from flows.packages.signing import signature_check
-from flows.sweep.local import open_builder
-from flows.sweep.workspace import Workspace
+from flows.settings.settings import Settings
+from flows.settings.workspace import Workspace
 from matrix.digest import PROVENANCE
 from matrix.errors import UsageError
 from matrix.model import EXPORT, Cell, Plan

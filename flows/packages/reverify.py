@@ -10,14 +10,14 @@ from typing import Any
 
 from feed.checked import refuse_unsafe
 from feed.reader import pull
-from flows.cli.activity import waiting_for
-from flows.cli.settings import Settings
+from flows.output.activity import waiting_for
+from flows.packages.builder import open_builder
 from flows.packages.published import check_folder, published_export
 from flows.packages.run_records import json_bytes
 from flows.packages.signing import signature_check
-from flows.sweep.local import open_builder
-from flows.sweep.planning import planned_cell
-from flows.sweep.workspace import Workspace
+from flows.plan.planning import planned_cell
+from flows.settings.settings import Settings
+from flows.settings.workspace import Workspace
 from machine.files import hash_file, read_json, replace_file
 from matrix.digest import BUILD_RECORD, MANIFEST, RUN_RECORDS, FileEntry, files_digest
 from matrix.errors import UsageError

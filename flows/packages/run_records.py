@@ -19,8 +19,8 @@ from typing import Any
 
 from feed.interface import Feed, LocalFile, Published
 from feed.publisher import Publisher
-from flows.cli.settings import Settings
 from flows.packages.signing import signer_of
+from flows.settings.settings import Settings
 from matrix.digest import PROVENANCE, SIGNATURE, FileEntry, tree_digest
 from matrix.naming import render
 from workers.attest.provenance import record_statement

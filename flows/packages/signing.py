@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from feed.verdict import CheckSignature
-from flows.cli.settings import Settings
+from flows.settings.settings import Settings
 from machine.files import read_file
 from machine.user_errors import user_errors
 from matrix.digest import PAYLOAD_TYPE

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Self
 
 from flows.observe.progress import UNSHOWN, SweepProgress
 from flows.prefect.server import ChosenServer
+from flows.settings.workspace import Workspace
 from flows.sweep.cancellation import StoppedElsewhere
 from flows.sweep.lifecycle import Sweep
-from flows.sweep.workspace import Workspace
 from matrix.errors import MillError
 from matrix.model import is_export
 from matrix.status import Status

@@ -7,6 +7,7 @@ import queue
 import re
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -14,10 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from flows.settings.workspace import Workspace
 from flows.slot.hub_outage import HubOutage
 from flows.slot.leases import LeaseRenewer, RenewedLease
 from flows.sweep.lifecycle import Sweep
-from flows.sweep.workspace import Workspace
 from machine.ledger import Ledger
 from matrix.model import PlannedModel
 from matrix.needs import Words
@@ -134,13 +135,17 @@ class SweepContext:
 
 
 @dataclass(slots=True)
-class LeasedRun:
+class LeasedRun(ABC):
     """The work on one model under one lease, in a slot that it holds meanwhile."""
 
     context: SweepContext
     lease: RenewedLease
     slot: Slot
     has_slot: bool = True
+
+    @abstractmethod
+    def run(self) -> bool:
+        """Do what is open; whether nothing is left."""
 
     @property
     def sweep(self) -> Sweep:

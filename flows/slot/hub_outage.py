@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from flows.observe.progress import OUTAGE
 from matrix.model import Cell, SourceKind
 from matrix.status import FailureClass
 from state.records import Kind
@@ -16,8 +17,6 @@ from workers.errors import BuildFailed
 if TYPE_CHECKING:
     from state.state import State
 
-OUTAGE = "outage"
-"""Key of the notice."""
 PAUSE = 300.0
 """Seconds without a request to the hub after one that failed."""
 

@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from flows.sweep.stop import Stop
+from flows.stop import Stop
 from machine.background import Background
 from state.errors import StateError
 from state.records import Lease

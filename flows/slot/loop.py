@@ -9,24 +9,25 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Sequence
 
-from flows.slot.bench_run import BenchRun
-from flows.slot.context import Slot, SweepContext
+from flows.features import feature
+from flows.slot.context import LeasedRun, Slot, SweepContext
 from flows.slot.model_run import ModelRun
 from machine.processes import end_in_order
 from matrix.needs import is_measuring
 from state.errors import StateUnavailable
 from state.records import Lease
 
-Kind = Callable[[Collection[str]], type[ModelRun] | type[BenchRun]]
+Kind = Callable[[Collection[str]], type[LeasedRun]]
 """From what leased work needs to how it is done."""
 THREADS_PER_SLOT = 2
 _IDLE = 1.0
 """Seconds between two attempts to lease while other processes hold all open models."""
 
 
-def usual(needs: Collection[str]) -> type[ModelRun | BenchRun]:
+def usual(needs: Collection[str]) -> type[LeasedRun]:
     """How a sweep works."""
-    return BenchRun if is_measuring(needs) else ModelRun
+    kind: type[LeasedRun] = feature("benchmarks") if is_measuring(needs) else ModelRun
+    return kind
 
 
 def run_slots(context: SweepContext, slots: Sequence[Slot], kind: Kind = usual) -> None:

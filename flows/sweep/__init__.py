@@ -1,1 +1,1 @@
-"""A sweep from its plan to its exit code, on this machine."""
+"""A run of a sweep: begun, that is recorded and seeded; finished, that is indexed and counted."""

@@ -6,8 +6,8 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from flows.cli.activity import waiting_for
-from flows.sweep.stop import Stop
+from flows.output.activity import waiting_for
+from flows.stop import Stop
 from machine.background import Background
 from matrix.errors import Exit, MillError
 from state.errors import StateUnavailable

@@ -11,9 +11,9 @@ from feed.index import INDEX_FILE, IndexCell, SweepIndex
 from feed.interface import Feed, Published
 from feed.publisher import Publisher
 from feed.selection import index_revisions, resolve_index
-from flows.cli.settings import Settings
 from flows.packages.run_records import statement_files, write_files
 from flows.packages.signing import signature_check
+from flows.settings.settings import Settings
 from matrix.cellid import parse
 from matrix.digest import SIGNATURE, tree_digest
 from matrix.model import Plan, is_export

@@ -13,17 +13,17 @@ from feed.errors import FeedError, Unauthorized
 from feed.index import SweepIndex
 from feed.interface import Feed, Published
 from feed.publisher import Publisher
-from flows.cli.activity import waiting_for
-from flows.cli.settings import Settings
-from flows.observe.estimates import Estimates, estimate
 from flows.observe.summary import Summary, summary_of
+from flows.output.activity import waiting_for
+from flows.plan.estimates import Estimates, estimate
+from flows.plan.needs import bench_needs_of, needs_of
+from flows.plan.planning import selection_of
+from flows.plan.recorded import TUNING, note_plan
+from flows.settings.settings import Settings
+from flows.stop import Stop
 from flows.sweep.index import index_of, publish_index, with_listed
-from flows.sweep.needs import bench_needs_of, needs_of
-from flows.sweep.planning import selection_of
 from flows.sweep.pruning import prune
 from flows.sweep.published import Listing, check_present, list_feed, there_all_the_same
-from flows.sweep.recorded import TUNING, note_plan
-from flows.sweep.stop import Stop
 from matrix.codec import to_json
 from matrix.model import Cell, Plan, PlannedPackage, is_export
 from matrix.needs import Words
@@ -72,7 +72,7 @@ class Sweep:
     feed: Feed
     stop: Stop
     recorded: Mapping[str, object] = field(default_factory=dict)
-    """The settings that a resume needs; see `flows.sweep.recorded`."""
+    """The settings that a resume needs; see `flows.plan.recorded`."""
     again: Collection[str] | None = None
     """The failed cells to plan again; None: those whose cause may be gone."""
     flags: str = ""

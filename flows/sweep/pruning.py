@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from flows.cli.quantity import counted
+from flows.output.quantity import counted
 
 if TYPE_CHECKING:
     from state.records import SweepInfo

@@ -20,8 +20,8 @@ from tenacity import (
 
 from feed.errors import NotFound, Unavailable
 from feed.interface import Feed, Published
-from flows.cli.activity import waiting_for
-from flows.sweep.stop import Stop
+from flows.output.activity import waiting_for
+from flows.stop import Stop
 from matrix.model import Plan, PlannedPackage
 from state.reading import StateReader
 from state.records import Seen

@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 
-from flows.cli.settings import Settings
-from flows.sweep.engines import check_engine
-from flows.sweep.local import open_builder
-from flows.sweep.planning import plan_of
-from flows.sweep.recorded import TUNING
-from flows.sweep.workspace import Workspace
+from flows.packages.builder import open_builder
+from flows.plan.planning import plan_of
+from flows.plan.recorded import TUNING
+from flows.settings.engines import check_engine
+from flows.settings.settings import Settings
+from flows.settings.workspace import Workspace
 from flows.tune.conclusion import conclude
 from flows.tune.knowledge import load_knowledge
 from flows.tune.planning import check_space

@@ -7,7 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from flows.tune.record import Recorded, Trial
+from flows.output.masking import masked_json
+from flows.settings.workspace import Workspace
+from flows.tune.record import Recorded, Trial, recorded
 from machine.disk import reason
 from machine.files import replace_file
 from machine.locks import locked
@@ -71,6 +73,18 @@ def champion_of(recorded: Recorded, tools: Mapping[str, str], at: str) -> Champi
 def comparison_digest(trial: Trial) -> str:
     """The identity of the measurement that a trial's verdict rests on."""
     return value_digest(to_json(trial.confirmation or trial.judgement))
+
+
+def tuning_of(work: Workspace, champion: Champion) -> Any:
+    """The tuning that found a champion, if the state has it with that very comparison."""
+    if not work.has_state():
+        return None
+    with work.read_state() as state:
+        for one in recorded(state, champion.proof.tuning):
+            trial = one.trial(champion.proof.trial)
+            if trial and comparison_digest(trial) == champion.proof.comparison:
+                return masked_json(to_json(one))
+    return None
 
 
 def runtime_words(one: Runtime | None) -> dict[str, str]:

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from flows.cli.quantity import brief, counted
-from flows.cli.settings import Settings
-from flows.sweep.workspace import Workspace
+from flows.output.quantity import brief, counted
+from flows.settings.settings import Settings
+from flows.settings.workspace import Workspace
 from flows.tune.champions import keep_champion
 from flows.tune.learning import learn, observations
 from flows.tune.planning import device_of

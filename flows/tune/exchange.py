@@ -19,9 +19,9 @@ from feed.checked import hash_file
 from feed.interface import Feed, LocalFile
 from feed.publisher import Publisher
 from feed.reader import pull
-from flows.cli.settings import Settings
 from flows.packages.run_records import statement_files
 from flows.packages.signing import signature_check
+from flows.settings.settings import Settings
 from machine.files import files_below, read_json
 from machine.waits import Told
 from matrix.codec import from_json

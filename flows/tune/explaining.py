@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
-from flows.observe.trace.difference import difference
+from flows.trace.difference import difference
 from flows.tune.record import Tuning
 from flows.tune.tools import Made, Tools
 from machine.waits import Cancelled

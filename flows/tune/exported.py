@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from flows.cli.quantity import brief
-from flows.observe.masking import masked_json
-from flows.observe.tuning.document import TuningPart, part_of
+from flows.output.masking import masked_json
+from flows.output.quantity import brief
 from flows.tune.decision import REGRESSION, after_confirmation, confirm, decide, level
+from flows.tune.document import TuningPart, part_of
 from flows.tune.learning import Observation, observations
 from flows.tune.measuring import seed_of
 from flows.tune.planning import device_of

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from flows.cli.quantity import brief
+from flows.output.quantity import brief
 from flows.tune.champions import comparison_digest
 from flows.tune.knowledge import EVIDENCE, Knowledge, load_knowledge
 from flows.tune.record import Recorded, Step

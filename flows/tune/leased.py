@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from flows.slot.bench_run import BenchRun
+from flows.measure.bench_run import BenchRun
 from flows.slot.model_run import ModelRun
 from flows.sweep.lifecycle import Sweep
 from flows.tune.batch import read_tuning

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from flows.cli.quantity import counted
+from flows.output.quantity import counted
 from flows.tune.decision import Decision
 from matrix.codec import from_json, to_json
 from matrix.hypotheses import Hypothesis
@@ -103,7 +103,7 @@ class Tuning:
     """In the order in which they are tried, with those that are skipped; None: not planned yet."""
     explained: Json = field(default_factory=dict)
     """Which operators make the difference between champion and baseline: `groups` of a
-    `flows.observe.trace.difference.Difference`, or a `reason`."""
+    `flows.trace.difference.Difference`, or a `reason`."""
     combinations: tuple[Step, ...] | None = None
     """None: it has not come to that yet."""
     champion: str = ""

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 
-from flows.cli.settings import Settings
-from flows.sweep.engines import engine_spec, runtimes_of
-from flows.sweep.workspace import Workspace
+from flows.settings.engines import engine_spec, runtimes_of
+from flows.settings.settings import Settings
+from flows.settings.workspace import Workspace
 from flows.tune.champions import machine_words, runtime_words
 from matrix.champions import Champion, read_champions
 from matrix.errors import MillError

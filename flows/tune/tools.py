@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from flows.cli.quantity import show_duration
+from flows.output.quantity import show_duration
 from flows.tune.record import Making, Step, Trial
 from machine.waits import untold
 from matrix.model import Cell, Profile

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from flows.cli.settings import Settings
-from flows.packages.measured import Choice, Finder, finding
-from flows.sweep.workspace import Workspace
+from flows.measure.measured import Choice, Finder, finding
+from flows.settings.settings import Settings
+from flows.settings.workspace import Workspace
 from flows.tune.explaining import explained
 from flows.tune.insight import graph_insight, graphs_of, with_session, with_trace
 from flows.tune.knowledge import Knowledge, load_knowledge

@@ -23,12 +23,12 @@ from statistics import median
 
 import psutil
 
-from flows.cli.resolution import resolve
-from flows.cli.settings import Settings
-from flows.sweep.engines import runtimes_of
-from flows.sweep.local import open_builder
-from flows.sweep.planning import plan_of
-from flows.sweep.workspace import Workspace
+from flows.packages.builder import open_builder
+from flows.plan.planning import plan_of
+from flows.settings.engines import runtimes_of
+from flows.settings.resolution import resolve
+from flows.settings.settings import Settings
+from flows.settings.workspace import Workspace
 from matrix.model import Plan, Profile
 from tests.bench.command import table
 from tests.engines.shared_weights import quantized

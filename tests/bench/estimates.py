@@ -15,9 +15,9 @@ from datetime import date
 from pathlib import Path
 from statistics import median
 
-from flows.cli.resolution import resolve
-from flows.observe.estimates import Estimates, estimate, makespan
-from flows.sweep.planning import plan_of
+from flows.plan.estimates import Estimates, estimate, makespan
+from flows.plan.planning import plan_of
+from flows.settings.resolution import resolve
 from matrix.status import Status
 from tests.sweeps.command import Project, model
 

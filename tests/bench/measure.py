@@ -25,10 +25,10 @@ from typing import Any
 import numpy as np
 
 from flows.cli.commands.bench import shapes_of
-from flows.cli.resolution import resolve
-from flows.cli.table import render
-from flows.observe.benchmarks import benchmark_lines, comparison_lines
-from flows.packages.measured import Choice, Finder, finding
+from flows.measure.benchmarks import benchmark_lines, comparison_lines
+from flows.measure.measured import Choice, Finder, finding
+from flows.output.table import render
+from flows.settings.resolution import resolve
 from machine.waits import untold
 from tests.measuring.models import layers
 from tests.measuring.noise import KINDS, drawn, experiment, recorded

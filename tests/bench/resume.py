@@ -17,10 +17,10 @@ from pathlib import Path
 from feed.directory import DirectoryFeed
 from feed.interface import write_description
 from feed.layout import Layout, Manifest
-from flows.cli.resolution import resolve
+from flows.plan.planning import plan_of
+from flows.settings.resolution import resolve
+from flows.stop import Stop
 from flows.sweep.lifecycle import Sweep
-from flows.sweep.planning import plan_of
-from flows.sweep.stop import Stop
 from matrix.digest import FileEntry, tree_digest
 from matrix.model import Plan
 from state.state import open_state

@@ -24,9 +24,9 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from flows.cli.resolution import resolve
-from flows.cli.table import render
-from flows.packages.measured import Choice, Finder, finding
+from flows.measure.measured import Choice, Finder, finding
+from flows.output.table import render
+from flows.settings.resolution import resolve
 from tests.tracing.profiles import Execution, ort_event, ort_node, qnn_csv
 from workers.measure.benchmark import benchmark
 from workers.measure.quiet import quiet

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from flows.cli.table import render
+from flows.output.table import render
 from flows.tune import decision
 from matrix.trials import Verdict
 from tests.measuring.noise import KINDS, Noise, drawn, experiment, gaussian, recorded

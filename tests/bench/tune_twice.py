@@ -18,7 +18,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from flows.cli.table import render
+from flows.output.table import render
 from workers.store.store import Store
 
 CATALOG = """

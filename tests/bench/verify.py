@@ -24,11 +24,11 @@ from typing import Any
 
 import psutil
 
-from flows.cli.resolution import resolve
-from flows.cli.settings import Settings
-from flows.sweep.engines import runtimes_of
-from flows.sweep.local import open_builder
-from flows.sweep.planning import plan_of
+from flows.packages.builder import open_builder
+from flows.plan.planning import plan_of
+from flows.settings.engines import runtimes_of
+from flows.settings.resolution import resolve
+from flows.settings.settings import Settings
 from tests.bench.command import table
 from workers.verify.measuring import EMULATED
 from workers.verify.verifier import Verifier

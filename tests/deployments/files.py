@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from flows.cli.commands import COMMANDS
+from flows.cli.main import COMMANDS
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from feed.interface import Published
 from flows.fleet.run import FleetRun
-from flows.observe.estimates import estimate
+from flows.plan.estimates import estimate
 from flows.sweep.lifecycle import cell_rows, model_seconds
 from state.state import State, open_state
 from tests.sweeps.in_memory import make_plan, small_model

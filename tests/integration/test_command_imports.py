@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from feed.directory import DirectoryFeed
-from flows.cli.commands import COMMANDS
+from flows.cli.main import COMMANDS
 from matrix.status import Status
 from state.records import CellRow, Owner, StageRun
 from state.state import open_state

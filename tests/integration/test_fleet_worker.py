@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from flows.cli.resolution import resolve
 from flows.fleet.worker import Worker
-from flows.sweep.stop import Stop
+from flows.settings.resolution import resolve
+from flows.stop import Stop
 from matrix.errors import Unusable
 
 

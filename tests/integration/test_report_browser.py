@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from flows.cli.quantity import show_duration
-from flows.observe.report.collect import collect
-from flows.observe.report.page import write
+from flows.output.quantity import show_duration
+from flows.report.collect import collect
+from flows.report.page import write
 from matrix.status import FailureClass, Status
 from state.records import CellRow, Facts, StageRun
 from state.state import open_state
@@ -297,7 +297,7 @@ def test_nothing_foreign_runs_in_the_page(browser: Browser, report: Path) -> Non
 
 
 def test_durations_read_as_they_do_on_a_terminal(page: Page) -> None:
-    source = (files("flows.observe.report") / "assets" / "model.js").read_text("utf-8")
+    source = (files("flows.report") / "assets" / "model.js").read_text("utf-8")
     function = re.search(r"^function duration\(.*?^}", source, re.MULTILINE | re.DOTALL)
     assert function is not None
     times = [0, 0.04, 1.26, 9.94, 12.4, 89.6, 157.6, 3600, 5400, 86399, 50 * 3600, 30 * 86400]

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from flows.observe.diff.comparison import ChangeKind, compare
-from flows.observe.report.collect import collect
-from flows.observe.report.page import write
+from flows.report.collect import collect
+from flows.report.page import write
 from matrix.status import FailureClass, Status
 from state.records import Facts, StageRun, SweepInfo
 from state.state import State, open_state

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from flows.observe.tuning.document import Document, SkipRow, TrialRow, TuningPart
-from flows.observe.tuning.page import write
+from flows.tune.document import Document, SkipRow, TrialRow, TuningPart
+from flows.tune.page import write
 from tests.services.chromium import launched, opened
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from feed.rules import STRICTEST
-from flows.cli.settings import Settings
+from flows.settings.settings import Settings
 from matrix.catalog import Catalog, load_catalog
 from matrix.model import Model, Plan, Source, SourceKind
 from matrix.naming import Limits

@@ -11,12 +11,12 @@ from pathlib import Path
 from unittest import mock
 
 import flows.sweep.published
-from flows.cli.resolution import resolve
+from flows.settings.resolution import resolve
 from flows.slot.context import Slot, SweepContext
 from flows.slot.leases import LeaseRenewer
 from flows.slot.loop import _lease_and_work, usual
+from flows.stop import Stop
 from flows.sweep.lifecycle import Sweep
-from flows.sweep.stop import Stop
 from machine.files import remove_tree
 from machine.processes import Process
 from matrix.errors import MillError

@@ -11,14 +11,14 @@ from typing import Any
 
 from feed.interface import Feed
 from feed.publisher import Publisher
-from flows.cli.resolution import resolve
-from flows.cli.settings import Settings
 from flows.observe.summary import Summary
+from flows.settings.resolution import resolve
+from flows.settings.settings import Settings
 from flows.slot.context import Slot, SweepContext
 from flows.slot.leases import LeaseRenewer
 from flows.slot.loop import Kind, run_slots, usual
+from flows.stop import Stop
 from flows.sweep.lifecycle import Sweep
-from flows.sweep.stop import Stop
 from matrix.model import Plan, PlannedModel
 from matrix.needs import Words
 from matrix.status import Status
@@ -105,7 +105,7 @@ class SweepHarness:
         in_hints: str = "",
         **flags: Any,
     ) -> Summary:
-        """Begin, run and finish; as `flows.sweep.run` without console, signals, Prefect."""
+        """Begin, run and finish; as `flows.run.run` without console, signals, Prefect."""
         settings = self.settings(**flags)
         sweep = Sweep(plan, settings, self.state, self.feed, self.stop, recorded or {}, again)
         sweep.flags = in_hints

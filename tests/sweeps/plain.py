@@ -14,14 +14,14 @@ def without_prefect(words: Sequence[str]) -> None:
     """Have the command shown nowhere; to be called before the commands import what runs it."""
     if not SHOWN & set(words):
         return
-    import flows.sweep.run
+    import flows.run.run
 
-    class PlainRun(flows.sweep.run.Run):
+    class PlainRun(flows.run.run.Run):
         @contextmanager
         def _shown(self, *_where: object) -> Iterator[None]:
             yield
 
-    flows.sweep.run.Run = PlainRun  # type: ignore[misc]
+    flows.run.run.Run = PlainRun  # type: ignore[misc]
 
 
 if __name__ == "__main__":

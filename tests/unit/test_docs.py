@@ -11,9 +11,9 @@ from types import ModuleType
 import pytest
 
 from flows.cli.main import build_parser
-from flows.cli.meanings import EXITS
-from flows.cli.resolution import resolve
-from flows.cli.settings import OPTIONS
+from flows.output.meanings import EXITS
+from flows.settings.resolution import resolve
+from flows.settings.settings import OPTIONS
 from matrix.catalog import load_catalog
 from matrix.digest import MANIFEST, RUN_RECORDS
 from matrix.errors import Exit

@@ -7,16 +7,16 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flows.cli.activity import waiting_for
 from flows.cli.arguments import Arguments, Parser, add_settings, refuse
-from flows.cli.console import print_json, print_result, tell
-from flows.cli.settings import OF_MEASURING, PLACES
+from flows.output.activity import waiting_for
+from flows.output.console import print_json, print_result, tell
+from flows.settings.settings import OF_MEASURING, PLACES
 from machine.waits import untold
 from matrix.codec import to_json
 from matrix.errors import Exit, UsageError
 
 if TYPE_CHECKING:
-    from flows.packages.measured import Choice
+    from flows.measure.measured import Choice
     from workers.measure.running import Driver
     from workers.measure.subject import Subject
 
@@ -57,7 +57,7 @@ def add_subject(parser: Parser, *, required: bool = True) -> None:
 
 def choice_of(arguments: Arguments) -> Choice:
     """What the user decides beside the names. Raises `UsageError`."""
-    from flows.packages.measured import Choice
+    from flows.measure.measured import Choice
 
     return Choice(
         target=arguments.on_target,
@@ -87,7 +87,7 @@ def progress_of(arguments: Arguments) -> Callable[[str], None]:
 
 
 def run(arguments: Arguments) -> Exit:
-    from flows.packages.measured import finding
+    from flows.measure.measured import finding
     from workers.host.watch import Watching
     from workers.measure.quiet import quiet
     from workers.measure.running import Driver
@@ -113,8 +113,8 @@ def run(arguments: Arguments) -> Exit:
 
 
 def _benchmark(arguments: Arguments, driver: Driver, subjects: Sequence[Subject]) -> Exit:
-    from flows.observe.benchmarks import benchmark_lines
-    from flows.packages.keeping import keep, rows_of
+    from flows.measure.benchmarks import benchmark_lines
+    from flows.measure.keeping import keep, rows_of
     from workers.measure.benchmark import benchmark
 
     results = []
@@ -129,8 +129,8 @@ def _benchmark(arguments: Arguments, driver: Driver, subjects: Sequence[Subject]
 
 
 def _compare(arguments: Arguments, driver: Driver, this: Subject, other: Subject) -> Exit:
-    from flows.observe.benchmarks import comparison_lines
-    from flows.packages.keeping import compared_rows, keep
+    from flows.measure.benchmarks import comparison_lines
+    from flows.measure.keeping import compared_rows, keep
     from workers.measure.comparison import compare
 
     seed = secrets.randbelow(2**31) if arguments.seed is None else arguments.seed

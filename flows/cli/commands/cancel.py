@@ -12,9 +12,9 @@ def add(parser: Parser) -> None:
 
 def run(arguments: Arguments) -> None:
     from flows.observe.summary import open_text, summary_of
+    from flows.plan.recorded import TUNING
+    from flows.settings.workspace import find_sweep
     from flows.sweep.cancellation import cancel_sweep
-    from flows.sweep.recorded import TUNING
-    from flows.sweep.workspace import find_sweep
 
     with arguments.work.open_state(must_exist=True) as state:
         info = find_sweep(state, arguments.batch)

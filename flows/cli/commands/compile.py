@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flows.cli.arguments import Arguments, Parser, add_detail, add_settings, refuse
-from flows.cli.console import print_result
-from flows.cli.settings import PLACES, Settings
-from flows.cli.table import render
+from flows.output.console import print_result
+from flows.output.table import render
+from flows.settings.settings import PLACES, Settings
 from machine.waits import untold
 from matrix.digest import MANIFEST
 from matrix.errors import Exit, UsageError
@@ -24,8 +24,8 @@ from matrix.slugs import slug
 from matrix.vocabulary import PROVIDER_OPTIONS
 
 if TYPE_CHECKING:
-    from flows.packages.compiling import Wanted
-    from flows.packages.written import Written
+    from flows.compile.compiling import Wanted
+    from flows.compile.written import Written
     from matrix.model import Plan, Profile
     from workers.compile.files import Compiled
     from workers.runtimes.pool import Runtimes
@@ -64,7 +64,7 @@ def add(parser: Parser) -> None:
 
 def run(arguments: Arguments) -> Exit:
     """Compile files, folders or what the feed has; or list the profiles."""
-    from flows.packages.compiling import Wanted, folder_plan
+    from flows.compile.compiling import Wanted, folder_plan
 
     settings = arguments.settings
     if arguments.list:
@@ -124,7 +124,7 @@ def _profiles(arguments: Arguments, cells: Sequence[str]) -> tuple[Profile, ...]
 
 def _published(arguments: Arguments, wanted: Wanted, *, whole: bool) -> Exit:
     """What the feed has: published as compiled cells, or written into a folder."""
-    from flows.packages.compiling import last_stamp, plans_of, publish_compiled
+    from flows.compile.compiling import last_stamp, plans_of, publish_compiled
 
     settings, words, cells = wanted.settings, arguments.what, wanted.asked
     replaces = arguments.overwrite and not arguments.output
@@ -156,7 +156,7 @@ def _write(
     arguments: Arguments, settings: Settings, made: Iterable[tuple[Plan, Path | None]]
 ) -> Iterator[Written]:
     """Plans into the output folder, each from the folder of a package or, without one, the feed."""
-    from flows.packages.written import write_packages
+    from flows.compile.written import write_packages
 
     progress = _progress(arguments)
     for plan, source in made:
@@ -172,7 +172,7 @@ def _progress(arguments: Arguments) -> Callable[[str], None]:
 
 def _tell(arguments: Arguments, results: Iterable[Compiled | Written]) -> Exit:
     """Print what became of everything."""
-    from flows.cli.compiled import result_lines, result_to_json
+    from flows.compile.compiled import result_lines, result_to_json
 
     done = list(results)
     print_result(arguments, [result_to_json(one) for one in done], result_lines(done))
@@ -214,7 +214,7 @@ def _compile_files(
 @contextmanager
 def _runtimes(settings: Settings) -> Iterator[tuple[Runtimes, Path]]:
     """The runtimes of this machine, and a private folder; nothing stays of either."""
-    from flows.sweep.engines import runtimes_of
+    from flows.settings.engines import runtimes_of
     from workers.host.watch import HostLimits
 
     limits = HostLimits(memory=settings.memory or 0)

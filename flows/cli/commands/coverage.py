@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from flows.cli.arguments import CATALOG, Arguments, Parser, add_settings
-from flows.cli.console import print_result
-from flows.cli.table import render
 from flows.onboard.coverage import BUILT, Row, built, by_verdict, judged, row_json, totals
+from flows.output.console import print_result
+from flows.output.table import render
 from matrix.coverage import Verdict
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 
-from flows.cli.activity import waiting_for
 from flows.cli.arguments import Arguments, Parser, add_settings
-from flows.cli.settings import FORM
+from flows.output.activity import waiting_for
+from flows.settings.settings import FORM
 from matrix.errors import UsageError
 
 
@@ -25,7 +25,7 @@ def add(parser: Parser) -> None:
 
 
 def run(arguments: Arguments) -> None:
-    from flows.sweep.planning import catalog_reference
+    from flows.plan.planning import catalog_reference
 
     if not os.environ.get("PREFECT_API_URL"):
         raise UsageError("there is no Prefect server to deploy to", hint="set PREFECT_API_URL")

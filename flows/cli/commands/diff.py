@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from flows.cli.arguments import Arguments, Parser, add_settings
-from flows.cli.console import print_result
-from flows.sweep.workspace import find_sweep
+from flows.output.console import print_result
+from flows.settings.workspace import find_sweep
 from matrix.errors import Exit
 
 
@@ -20,7 +20,7 @@ def add(parser: Parser) -> None:
 def run(arguments: Arguments) -> Exit:
     from flows.observe.diff.comparison import compare
     from flows.observe.diff.text import lines
-    from flows.observe.masking import masked, masked_json
+    from flows.output.masking import masked, masked_json
 
     with arguments.work.read_state() as state:
         before = find_sweep(state, arguments.before)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from flows.cli.activity import waiting_for
 from flows.cli.arguments import Arguments, Parser, add_settings
-from flows.cli.console import print_json
-from flows.cli.settings import PLACES
+from flows.output.activity import waiting_for
+from flows.output.console import print_json
+from flows.settings.settings import PLACES
 from matrix.errors import Exit
 
 

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import json
 import tomllib
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from flows.cli.arguments import Arguments, Parser, add_verbs
-from flows.cli.console import print_result
-from flows.cli.resolution import CONFIG_NAME, ENVIRONMENT
-from flows.cli.table import render
+from flows.output.console import print_result
+from flows.output.table import render
+from flows.settings.resolution import CONFIG_NAME, ENVIRONMENT
 from machine.files import replace_file
 from matrix.errors import UsageError
 from matrix.nearest import hint, quote
@@ -36,6 +34,7 @@ def add(parser: Parser) -> None:
 
 
 def _ls(arguments: Arguments) -> None:
+    from flows.settings.engines import engine_environment
     from workers.host.engines import installed_engines
 
     rows = []
@@ -91,21 +90,9 @@ def remember(table: str, name: str, python: Path, folder: Path) -> str:
     return f"{file.name} says where it is"
 
 
-def engine_environment(name: str) -> Environment | None:
-    """The environment that an engine needs; None: it runs in our own."""
-    from workers.host.engines import installed_engines
-
-    package = installed_engines()[name].module
-    spec = find_spec(package)
-    # An engine in a single module has nothing beside it.
-    beside = spec is not None and spec.submodule_search_locations
-    if not beside or find_spec(f"{package}.install") is None:
-        return None
-    return cast("Environment", import_module(f"{package}.install").ENVIRONMENT)
-
-
 def wanted_environment(name: str) -> Environment:
     """The environment of an engine or runtime that a user wants to install."""
+    from flows.settings.engines import engine_environment
     from workers.host.engines import extra_of, installed_engines
     from workers.runtimes.install import PINS, environment_of
     from workers.runtimes.runtime import kind_named

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from flows.cli.arguments import Arguments, Parser, add_settings
-from flows.cli.console import print_result
-from flows.cli.settings import PLACES
+from flows.output.console import print_result
+from flows.settings.settings import PLACES
 
 
 def add(parser: Parser) -> None:
@@ -15,10 +15,10 @@ def add(parser: Parser) -> None:
 
 
 def run(arguments: Arguments) -> None:
-    from flows.cli.quantity import plain_text
     from flows.observe.evidence import notices_of
-    from flows.sweep.local import open_builder
-    from flows.sweep.planning import planned_cell
+    from flows.output.quantity import plain_text
+    from flows.packages.builder import open_builder
+    from flows.plan.planning import planned_cell
     from workers.build.reasons import explain
 
     settings = arguments.settings

@@ -10,11 +10,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flows.cli.activity import meter, waiting_for
 from flows.cli.arguments import Arguments, Parser, add_verbs, refuse
-from flows.cli.console import print_json, print_result, tell
-from flows.cli.quantity import limited, show_moment, show_size
-from flows.cli.table import render
+from flows.output.activity import meter, waiting_for
+from flows.output.console import print_json, print_result, tell
+from flows.output.quantity import limited, show_moment, show_size
+from flows.output.table import render
 from machine.files import read_json
 from matrix.errors import Exit, NothingSelected, UsageError
 from matrix.slugs import slug

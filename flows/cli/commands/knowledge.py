@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import get_args
 
 from flows.cli.arguments import Arguments, Parser, add_verbs
-from flows.cli.console import print_result, tell
-from flows.cli.quantity import counted
-from flows.cli.table import render
+from flows.output.console import print_result, tell
+from flows.output.quantity import counted
+from flows.output.table import render
 from flows.tune.knowledge import Knowledge, load_knowledge, read_files
 from matrix.codec import to_json
 from matrix.errors import PlanError, UsageError

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from flows.cli.arguments import Arguments, Parser, add_settings
-from flows.cli.console import print_result, shell_word, tell
-from flows.cli.settings import OF_BUILDING, OF_MEASURING, PLACES
+from flows.output.console import print_result, shell_word, tell
+from flows.settings.settings import OF_BUILDING, OF_MEASURING, PLACES
 from matrix.errors import Exit
 from matrix.verification import METRICS
 

@@ -7,15 +7,16 @@ from datetime import date
 from typing import TYPE_CHECKING, Any
 
 from flows.cli.arguments import CATALOG, Arguments, Parser, add_settings
-from flows.cli.console import print_json
-from flows.cli.quantity import counted, parse_duration, parse_size, show_duration, show_size
-from flows.cli.settings import OF_A_SWEEP, OPTIONS, PLACES, SELECTION, Settings
-from flows.cli.table import render
-from flows.sweep.workspace import Workspace
+from flows.features import feature
+from flows.output.console import print_json
+from flows.output.quantity import counted, parse_duration, parse_size, show_duration, show_size
+from flows.output.table import render
+from flows.settings.settings import OF_A_SWEEP, OPTIONS, PLACES, SELECTION, Settings
+from flows.settings.workspace import Workspace
 from matrix.model import Plan
 
 if TYPE_CHECKING:
-    from flows.observe.estimates import Estimates
+    from flows.plan.estimates import Estimates
 
 
 def add(parser: Parser) -> None:
@@ -24,9 +25,9 @@ def add(parser: Parser) -> None:
 
 
 def run(arguments: Arguments) -> None:
-    from flows.sweep.engines import slot_count
-    from flows.sweep.outlook import outlook
-    from flows.sweep.planning import plan_of
+    from flows.plan.outlook import outlook
+    from flows.plan.planning import plan_of
+    from flows.settings.engines import slot_count
 
     settings = arguments.settings
     # The stamp's default is the user's date, not Greenwich's.
@@ -34,9 +35,7 @@ def run(arguments: Arguments) -> None:
     known, slots = _estimates(arguments.work, plan), slot_count(settings)
     stale = []
     if settings.champions:
-        from flows.tune.staleness import stale_champions
-
-        stale = stale_champions(settings, plan)
+        stale = feature("stale champions")(settings, plan)
     if arguments.json:
         from matrix.plan_json import plan_to_json
 
@@ -65,7 +64,7 @@ def run(arguments: Arguments) -> None:
 
 def _note_engine(settings: Settings) -> None:
     """A plan is also made where nothing is built, so a missing engine is not an error."""
-    from flows.sweep.engines import check_engine
+    from flows.settings.engines import check_engine
     from workers.errors import EngineNotFound
 
     try:
@@ -76,7 +75,7 @@ def _note_engine(settings: Settings) -> None:
 
 def print_plan(plan: Plan, settings: Settings) -> None:
     """The matrix, then the settings that led to it."""
-    from flows.sweep.planning import notice_lines, size_of
+    from flows.plan.planning import notice_lines, size_of
 
     rows = [
         (cell.id, cell.policy.precision, cell.policy.opset, cell.package, cell.version)
@@ -99,7 +98,7 @@ def print_plan(plan: Plan, settings: Settings) -> None:
 
 def _sample_lines(plan: Plan) -> list[str]:
     """Which samples every model gets, and how many for each part."""
-    from flows.sweep.outlook import outlook
+    from flows.plan.outlook import outlook
 
     rows = []
     for model in plan.models:
@@ -126,7 +125,7 @@ def _estimates(work: Workspace, plan: Plan) -> Estimates | None:
     """Estimates from the history in the state, if there is one."""
     if not work.has_state():
         return None
-    from flows.observe.estimates import estimate
+    from flows.plan.estimates import estimate
 
     with work.read_state() as state:
         found = estimate(plan, state)

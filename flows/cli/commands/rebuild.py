@@ -6,8 +6,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from flows.cli.arguments import Arguments, Parser, add_settings
-from flows.cli.console import print_result
-from flows.cli.quantity import show_duration
+from flows.output.console import print_result
+from flows.output.quantity import show_duration
 from matrix.errors import Exit
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from flows.cli.activity import waiting_for
 from flows.cli.arguments import Arguments, Parser, add_settings
-from flows.sweep.workspace import find_sweep
+from flows.output.activity import waiting_for
+from flows.settings.workspace import find_sweep
 
 
 def add(parser: Parser) -> None:
@@ -25,9 +25,9 @@ def add(parser: Parser) -> None:
 
 def run(arguments: Arguments) -> None:
     from flows.observe.diff.comparison import compare
-    from flows.observe.report.collect import collect
-    from flows.observe.report.page import write, write_traces
     from flows.observe.summaries import write_summaries
+    from flows.report.collect import collect
+    from flows.report.page import write, write_traces
 
     settings = arguments.settings
     with arguments.work.read_state() as state:

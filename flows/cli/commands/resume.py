@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from flows.cli.arguments import Arguments, Parser, add_sweeping
-from flows.cli.settings import SELECTION
+from flows.features import feature
+from flows.settings.settings import SELECTION
 from matrix.errors import Exit, UsageError
 
 
@@ -21,9 +22,9 @@ def run(arguments: Arguments) -> Exit:
         hint = f"modelmill sweep {catalog} --stamp {batch} --fleet"
         raise UsageError("a fleet resumes what its state has recorded", hint=hint)
     if arguments.fleet:
-        from flows.fleet.launch import resume_on_fleet
-
-        return resume_on_fleet(arguments.settings, batch, arguments.pool, as_json=as_json)
-    from flows.sweep.resume import resume
+        fleet = feature("resume on a fleet")
+        code: Exit = fleet(arguments.settings, batch, arguments.pool, as_json=as_json)
+        return code
+    from flows.run.resume import resume
 
     return resume(arguments.settings, batch, catalog, as_json=as_json)

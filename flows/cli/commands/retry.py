@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from flows.cli.arguments import Arguments, Parser, add_sweeping
+from flows.features import feature
 from matrix.errors import Exit
 from matrix.status import FailureClass
 
@@ -26,12 +27,11 @@ def add(parser: Parser) -> None:
 def run(arguments: Arguments) -> Exit:
     classes = tuple(FailureClass(name) for name in arguments.classes)
     if arguments.fleet:
-        from flows.fleet.launch import resume_on_fleet
-
-        pool, as_json = arguments.pool, arguments.json
-        return resume_on_fleet(
+        pool, as_json, fleet = arguments.pool, arguments.json, feature("resume on a fleet")
+        code: Exit = fleet(
             arguments.settings, arguments.batch, pool, retry=classes, as_json=as_json
         )
-    from flows.sweep.resume import retry
+        return code
+    from flows.run.resume import retry
 
     return retry(arguments.settings, arguments.batch, classes, as_json=arguments.json)

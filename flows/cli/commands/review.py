@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from flows.cli.arguments import Arguments, Parser, add_settings
-from flows.cli.console import print_result, tell
-from flows.cli.settings import PLACES
+from flows.output.console import print_result, tell
+from flows.settings.settings import PLACES
 from matrix.errors import Exit
 
 

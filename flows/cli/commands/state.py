@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from flows.cli.arguments import Arguments, Parser, add_verbs
-from flows.cli.console import print_result
-from flows.cli.options import parse_number
-from flows.cli.quantity import parse_duration
+from flows.output.console import print_result
+from flows.output.quantity import parse_duration
+from flows.settings.options import parse_number
 from matrix.errors import UsageError
 
 

@@ -7,9 +7,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from flows.cli.arguments import Arguments, Parser, add_detail, add_settings
-from flows.cli.console import print_json, print_result
-from flows.cli.quantity import show_moment
-from flows.cli.table import render
+from flows.output.console import print_json, print_result
+from flows.output.quantity import show_moment
+from flows.output.table import render
 from matrix.errors import Exit
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def add(parser: Parser) -> None:
 def run(arguments: Arguments) -> Exit:
     from flows.observe.status import idle_lines, print_status
     from flows.observe.summary import summary_of
-    from flows.sweep.workspace import find_sweep
+    from flows.settings.workspace import find_sweep
     from matrix.globs import matches
 
     with arguments.work.read_state() as state:
@@ -64,7 +64,7 @@ def _watch(arguments: Arguments, state: StateReader, info: SweepInfo) -> bool:
     """Follow a sweep; returns whether the user has stopped that."""
     from flows.observe.following import StatusWatch
     from flows.observe.views import choose_view
-    from flows.sweep.stop import Stop, stopped_by_signals
+    from flows.stop import Stop, stopped_by_signals
 
     only, stop = arguments.settings.only, Stop()
     with stopped_by_signals(stop):

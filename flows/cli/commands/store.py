@@ -6,8 +6,8 @@ import math
 import time
 
 from flows.cli.arguments import Arguments, Parser, add_verbs
-from flows.cli.console import print_result
-from flows.cli.quantity import parse_duration, parse_size, show_size
+from flows.output.console import print_result
+from flows.output.quantity import parse_duration, parse_size, show_size
 from matrix.errors import UsageError
 from workers.store import GcReport, Store, usage_of
 from workers.store.folder import require_store

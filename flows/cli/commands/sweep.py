@@ -6,9 +6,10 @@ import json
 from datetime import date
 
 from flows.cli.arguments import CATALOG, Arguments, Parser, add_sweeping
-from flows.cli.quantity import counted
-from flows.cli.settings import SELECTION
-from flows.cli.table import render
+from flows.features import feature
+from flows.output.quantity import counted
+from flows.output.table import render
+from flows.settings.settings import SELECTION
 from matrix.errors import Exit
 from matrix.model import Plan
 
@@ -21,7 +22,7 @@ def add(parser: Parser) -> None:
 
 
 def run(arguments: Arguments) -> Exit:
-    from flows.sweep.planning import catalog_reference, plan_of
+    from flows.plan.planning import catalog_reference, plan_of
 
     settings = arguments.settings
     # The stamp's default is the user's date, not Greenwich's.
@@ -30,13 +31,11 @@ def run(arguments: Arguments) -> Exit:
         return _dry_run(arguments, plan)
     catalog = catalog_reference(settings, arguments.catalog)
     if arguments.fleet:
-        from flows.fleet.launch import Launch
-        from flows.fleet.run import values_of
-
-        values = values_of(settings, catalog)
-        return Launch(plan, settings, values, arguments.pool, arguments.json).go()
-    from flows.sweep.recorded import remember
-    from flows.sweep.run import Run
+        pool, fleet = arguments.pool, feature("fleet")
+        code: Exit = fleet(settings, plan, catalog, pool, as_json=arguments.json)
+        return code
+    from flows.plan.recorded import remember
+    from flows.run.run import Run
 
     recorded = remember(settings, catalog)
     return Run(plan, settings, recorded, as_json=arguments.json).go()
@@ -44,7 +43,7 @@ def run(arguments: Arguments) -> Exit:
 
 def _dry_run(arguments: Arguments, plan: Plan) -> Exit:
     """Print what a sweep would do with every cell. Nothing is built or written."""
-    from flows.sweep.planning import notice_lines
+    from flows.plan.planning import notice_lines
     from flows.sweep.published import Listing, check_present, list_feed
 
     feed = arguments.work.open_feed()

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from flows.cli.arguments import Arguments, Parser, add_settings, refuse
 from flows.cli.commands.bench import add_subject, choice_of, progress_of
-from flows.cli.console import print_json, tell
-from flows.cli.settings import PLACES
+from flows.output.console import print_json, tell
+from flows.settings.settings import PLACES
 from matrix.errors import Exit, UsageError
 
 if TYPE_CHECKING:
@@ -57,8 +57,8 @@ def add(parser: Parser) -> None:
 
 
 def run(arguments: Arguments) -> Exit:
-    from flows.observe.trace.table import lines as trace_lines
-    from flows.packages.traces import prepare, publish_trace
+    from flows.trace.table import lines as trace_lines
+    from flows.trace.traces import prepare, publish_trace
 
     _check(arguments)
     settings = arguments.settings
@@ -89,8 +89,8 @@ def run(arguments: Arguments) -> Exit:
 
 
 def _found(arguments: Arguments, words: Sequence[str], output: Path | None) -> Iterator[Trace]:
-    from flows.packages.keeping import keep, trace_rows
-    from flows.packages.traces import kept_trace
+    from flows.measure.keeping import keep, trace_rows
+    from flows.trace.traces import kept_trace
 
     kept = [kept_trace(arguments.settings.cwd / word) for word in words]
     if all(trace is not None for trace in kept):
@@ -110,7 +110,7 @@ def _same_graph(trace: Trace, others: Sequence[Trace]) -> Trace | None:
 
 
 def _compared(trace: Trace, other: Trace | None, arguments: Arguments) -> dict[str, object]:
-    from flows.observe.trace.difference import difference, lines
+    from flows.trace.difference import difference, lines
 
     if other is None:
         part = trace.metadata.component or "the model"
@@ -123,7 +123,7 @@ def _compared(trace: Trace, other: Trace | None, arguments: Arguments) -> dict[s
 
 
 def _write_page(dest: Path, trace: Trace, other: Trace | None, *, several: bool) -> None:
-    from flows.observe.trace.page import write
+    from flows.trace.page import write
     from matrix.slugs import slug
 
     if several:
@@ -164,8 +164,8 @@ def _print(arguments: Arguments, lines: Callable[[int, int], Iterable[str]]) -> 
 
 
 def _traced(arguments: Arguments, words: Sequence[str], output: Path | None) -> Iterator[Trace]:
-    from flows.packages.measured import finding
-    from flows.packages.traces import keep
+    from flows.measure.measured import finding
+    from flows.trace.traces import keep
     from workers.host.watch import Watching
     from workers.measure.quiet import quiet
     from workers.measure.trace.readings import Window
@@ -194,8 +194,8 @@ def _traced(arguments: Arguments, words: Sequence[str], output: Path | None) -> 
 
 
 def _parsed(arguments: Arguments, output: Path | None) -> Trace:
-    from flows.packages.measured import finding
-    from flows.packages.traces import keep
+    from flows.measure.measured import finding
+    from flows.trace.traces import keep
     from workers.measure.trace.tracer import graph_of, trace_of
 
     given = (arguments.parse, arguments.qhas, arguments.model)

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flows.cli.arguments import Arguments, Parser, add_settings, refuse
-from flows.cli.console import print_json, print_result, tell
-from flows.cli.quantity import counted, parse_duration
-from flows.cli.settings import OF_BUILDING, OF_MEASURING, PLACES, SELECTION
+from flows.output.console import print_json, print_result, tell
+from flows.output.quantity import counted, parse_duration
+from flows.settings.settings import OF_BUILDING, OF_MEASURING, PLACES, SELECTION
 from matrix.errors import Exit, NothingSelected, UsageError
 
 if TYPE_CHECKING:
@@ -120,9 +120,9 @@ def _exported(arguments: Arguments, name: str, code: Exit) -> Exit:
 
 
 def _report(arguments: Arguments, name: str) -> Exit:
-    from flows.observe.tuning.document import document
-    from flows.observe.tuning.page import write
     from flows.tune.batch import rows_of
+    from flows.tune.document import document
+    from flows.tune.page import write
     from flows.tune.record import recorded
 
     with arguments.work.read_state() as state:
@@ -145,7 +145,7 @@ def _check_resume(arguments: Arguments) -> None:
 
 
 def _tune_on_fleet(arguments: Arguments) -> tuple[str, Exit]:
-    from flows.fleet.tuning import order_tunings, resume_tunings
+    from flows.fleet.launch import order_tunings, resume_tunings
 
     settings, name, pool = arguments.settings, arguments.resume, arguments.pool
     budget, as_json = arguments.budget, arguments.json
@@ -195,8 +195,8 @@ def _tune(arguments: Arguments) -> tuple[str, Exit]:
 
 
 def _told(arguments: Arguments, name: str, found: list[Recorded]) -> Exit:
-    from flows.observe.tunings import report_lines
     from flows.tune.conclusion import champions_file
+    from flows.tune.tunings import report_lines
     from matrix.codec import to_json
     from matrix.trials import TuningStatus
 
@@ -207,9 +207,9 @@ def _told(arguments: Arguments, name: str, found: list[Recorded]) -> Exit:
 
 
 def _shown(*, quiet: bool) -> Shown:
-    from flows.cli.activity import waiting_for
-    from flows.observe.tunings import trial_line
+    from flows.output.activity import waiting_for
     from flows.tune.tools import Shown
+    from flows.tune.tunings import trial_line
     from matrix.trials import Verdict
 
     if quiet:
@@ -230,8 +230,8 @@ def _replay(arguments: Arguments) -> Exit:
     found = grade_files(arguments.replay, arguments.min_gain)
     rows = [row for one in found for row in one.rows]
     if arguments.dest:
-        from flows.observe.tuning.document import Document
-        from flows.observe.tuning.page import write
+        from flows.tune.document import Document
+        from flows.tune.page import write
 
         told = Document(name="replay", tunings=tuple(one.part for one in found))
         for path in write(told, arguments.settings.path(arguments.dest)):
@@ -247,7 +247,7 @@ def _replay(arguments: Arguments) -> Exit:
 
 
 def _grades(rows: list[Graded]) -> Iterator[str]:
-    from flows.cli.table import render
+    from flows.output.table import render
 
     for model in dict.fromkeys(row.model for row in rows):
         own = [row for row in rows if row.model == model]

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flows.cli.arguments import Arguments, Parser, add_settings
-from flows.cli.console import print_result
-from flows.cli.settings import PLACES
+from flows.output.console import print_result
+from flows.settings.settings import PLACES
 from matrix.errors import Exit, UsageError
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ def add(parser: Parser) -> None:
 
 
 def run(arguments: Arguments) -> Exit:
+    from flows.packages.builder import verifying
     from flows.packages.reverify import keep_evidence, opened_package
-    from flows.sweep.local import verifying
     from matrix.digest import tree_digest
 
     settings, what, version = arguments.settings, arguments.what, arguments.version

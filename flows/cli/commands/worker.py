@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 
-from flows.cli.activity import waiting_for
 from flows.cli.arguments import Arguments, Parser, add_settings
-from flows.cli.quantity import parse_duration
+from flows.output.activity import waiting_for
+from flows.output.quantity import parse_duration
 
 
 def add(parser: Parser) -> None:
@@ -29,7 +29,7 @@ def add(parser: Parser) -> None:
 
 def run(arguments: Arguments) -> None:
     from flows.fleet.worker import Worker, queue_name
-    from flows.sweep.stop import Stop, stopped_by_signals
+    from flows.stop import Stop, stopped_by_signals
 
     engines = [name.strip() for name in arguments.engines.split(",") if name.strip()]
     worker = Worker(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from flows.cli.quantity import brief, limited, show_duration, show_size
 from flows.observe.diff.comparison import Change, ChangeKind, Comparison, Side
+from flows.output.quantity import brief, limited, show_duration, show_size
 
 _MOST_SHOWN = 50
 _MOST_CAUSES = 6

@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from flows.observe.masking import masked, masked_json
 from flows.observe.summaries.document import summary_document
 from flows.observe.summaries.junit import junit
 from flows.observe.summaries.markdown import markdown
-from flows.observe.webpage import replace_text
+from flows.output.masking import masked, masked_json
+from flows.output.webpage import replace_text
 from state.reading import StateReader
 from state.records import SweepInfo
 

@@ -10,11 +10,11 @@ from itertools import zip_longest
 from math import inf
 from typing import Any
 
-from flows.cli.quantity import counted, show_duration
 from flows.observe.diff.comparison import ChangeKind, Comparison, compare
 from flows.observe.evidence import rungs_of
 from flows.observe.progress import UNSHOWN
 from flows.observe.summary import Summary, summary_of
+from flows.output.quantity import counted, show_duration
 from matrix.model import is_export
 from state.reading import StateReader
 from state.records import Event, Kind, Outcome, SweepInfo

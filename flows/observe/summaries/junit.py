@@ -13,10 +13,10 @@ from collections.abc import Iterable
 from itertools import groupby
 from xml.etree import ElementTree as ET
 
-from flows.cli.quantity import brief, plain_text
 from flows.observe.evidence import rungs_of
-from flows.observe.masking import masked
 from flows.observe.summaries.document import SummaryDocument
+from flows.output.masking import masked
+from flows.output.quantity import brief, plain_text
 from matrix.model import is_export
 from matrix.status import Status
 from state.records import Outcome

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from flows.cli.meanings import EXITS, LOOKS
-from flows.cli.quantity import brief, counted, limited, named, show_duration
-from flows.cli.table import plain
 from flows.observe.diff.comparison import Change, ChangeKind, Comparison
 from flows.observe.diff.text import facts
 from flows.observe.evidence import rungs_of
 from flows.observe.failures import FailureGroup
 from flows.observe.summaries.document import Duration, SummaryDocument
 from flows.observe.summary import Summary, open_text
+from flows.output.meanings import EXITS, LOOKS
+from flows.output.quantity import brief, counted, limited, named, show_duration
+from flows.output.table import plain
 from matrix.errors import Exit
 from matrix.status import Status
 from workers.verify.ladder.proof import Proof, proof_of

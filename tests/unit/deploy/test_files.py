@@ -15,9 +15,9 @@ from prefect.settings.legacy import _get_valid_setting_names
 from deploy import environment, service
 from flows.cli.installation import PACKAGES
 from flows.cli.main import build_parser
-from flows.cli.quantity import parse_duration
-from flows.cli.settings import OPTIONS
+from flows.output.quantity import parse_duration
 from flows.prefect.server import _BATCHES
+from flows.settings.settings import OPTIONS
 from matrix.errors import Exit, UsageError
 from tests.deployments import files as reading
 from tests.deployments.files import (

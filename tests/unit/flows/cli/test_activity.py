@@ -10,8 +10,8 @@ from collections.abc import Callable
 import pytest
 
 from flows.cli import main as cli
-from flows.cli.activity import Activity, waiting_for
-from flows.cli.console import safe_output
+from flows.output.activity import Activity, waiting_for
+from flows.output.console import safe_output
 from matrix.errors import Exit
 
 

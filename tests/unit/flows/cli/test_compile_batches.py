@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from flows.cli.main import main
-from flows.packages import compiling
+from flows.compile import compiling
 from matrix.errors import Exit
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from flows.cli.compiled import result_lines, result_to_json
+from flows.compile.compiled import result_lines, result_to_json
+from flows.compile.written import Written
 from flows.observe.evidence import opening_of
-from flows.packages.written import Written
 from workers.build.stages import Rung
 from workers.compile.check import Checked, Opening
 from workers.compile.files import Compiled

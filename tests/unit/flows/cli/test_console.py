@@ -12,7 +12,7 @@ import pytest
 
 from flows.cli import main as cli
 from flows.cli.commands import sweep
-from flows.cli.console import Output, OutputLost, choose_colour, coloured, paint, safe_output
+from flows.output.console import Output, OutputLost, choose_colour, coloured, paint, safe_output
 from matrix.errors import Exit
 
 

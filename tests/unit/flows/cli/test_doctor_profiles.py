@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import cast
 
 from flows.cli.doctor import Health, profile_findings
-from flows.cli.settings import Settings
+from flows.settings.settings import Settings
 from workers.runtimes.pool import Runtimes
 from workers.runtimes.runtime import Kind, Missing, Runtime
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from flows.cli import doctor
-from flows.cli.commands.engine import engine_environment, remember, venv_of, wanted_environment
+from flows.cli.commands.engine import remember, venv_of, wanted_environment
 from flows.cli.main import main
-from flows.cli.resolution import resolve
-from flows.sweep.engines import check_engine
+from flows.settings.engines import check_engine, engine_environment
+from flows.settings.resolution import resolve
 from matrix.errors import Exit, MillError, UsageError
 from workers.errors import EngineNotFound
 from workers.host.venv import interpreter_of

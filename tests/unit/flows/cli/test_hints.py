@@ -15,9 +15,8 @@ from pathlib import Path
 import pytest
 
 from feed.directory import DirectoryFeed
-from flows.cli.commands import COMMANDS
-from flows.cli.console import PLACES, safe_output
-from flows.cli.main import build_parser, main
+from flows.cli.main import COMMANDS, build_parser, main
+from flows.output.console import PLACES, safe_output
 from matrix.errors import UsageError
 from matrix.status import FailureClass
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from flows.cli.meanings import CAUSES, EXITS, LOOKS, Tone
+from flows.output.meanings import CAUSES, EXITS, LOOKS, Tone
 from matrix.errors import Exit
 from matrix.status import FailureClass, Status
 

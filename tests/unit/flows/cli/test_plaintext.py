@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from flows.cli.quantity import brief, plain_text
+from flows.output.quantity import brief, plain_text
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from flows.cli.quantity import parse_duration, parse_size, shortened, show_duration, show_size
+from flows.output.quantity import parse_duration, parse_size, shortened, show_duration, show_size
 from matrix.errors import UsageError
 
 

@@ -8,11 +8,11 @@ from itertools import combinations
 
 import pytest
 
-from flows.cli.meanings import Tone
+from flows.output.meanings import Tone
 
 Rgb = tuple[float, float, float]
 
-CSS = files("flows.observe.report").joinpath("assets", "report.css").read_text("utf-8")
+CSS = files("flows.report").joinpath("assets", "report.css").read_text("utf-8")
 # Machado, Oliveira, Fernandes (2009), full severity, in linear RGB.
 VISION = {
     "usual": ((1, 0, 0), (0, 1, 0), (0, 0, 1)),

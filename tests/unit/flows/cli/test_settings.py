@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from flows.cli.resolution import misspelt, resolve
-from flows.cli.settings import CHANGEABLE, FORM, OPTIONS, ORDERED, RECORDED, Settings
-from flows.sweep.recorded import recall
+from flows.plan.recorded import recall
+from flows.settings.resolution import misspelt, resolve
+from flows.settings.settings import CHANGEABLE, FORM, OPTIONS, ORDERED, RECORDED, Settings
 from matrix.errors import UsageError
 from matrix.reader import MAX_BYTES
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from flows.cli.table import render
+from flows.output.table import render
 
 
 def test_columns_line_up_and_nothing_trails() -> None:

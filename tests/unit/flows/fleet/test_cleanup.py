@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from flows.cli.resolution import resolve
 from flows.fleet.cleanup import PERIOD, Cleanup
+from flows.settings.resolution import resolve
 from workers.store import Action, Store
 
 DAY = 86400.0

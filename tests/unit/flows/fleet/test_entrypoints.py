@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from flows.cli.resolution import resolve
-from flows.cli.settings import FORM, OPTIONS
 from flows.fleet.entrypoints import SweepSettings
+from flows.settings.resolution import resolve
+from flows.settings.settings import FORM, OPTIONS
 
 
 def test_the_form_says_what_the_flags_say() -> None:

@@ -14,7 +14,7 @@ from flows.observe.summaries.document import summary_document
 from flows.observe.summaries.markdown import markdown
 from flows.observe.summary import summary_of
 from flows.observe.views import PlainView
-from flows.sweep.resume import nothing_to_retry
+from flows.run.resume import nothing_to_retry
 from matrix.status import FailureClass, Status
 from state.leases import _LOOK
 from state.records import Facts

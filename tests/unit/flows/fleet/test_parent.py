@@ -15,8 +15,8 @@ from flows.fleet.run import FleetRun, record_run
 from flows.fleet.slot_runs import SlotRuns
 from flows.fleet.worker_folder import WorkerFolder
 from flows.observe.unserved import UNSERVED, one_line, unserved_of
+from flows.stop import Stop
 from flows.sweep.cancellation import StoppedElsewhere
-from flows.sweep.stop import Stop
 from matrix.errors import Exit, MillError
 from matrix.needs import Words
 from matrix.status import FailureClass, Status

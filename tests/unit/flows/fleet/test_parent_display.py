@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from flows.cli.resolution import resolve
 from flows.fleet.parent_display import _write_files
 from flows.observe.summaries import REPORT_NAME
 from flows.observe.summaries.document import summary_document
+from flows.settings.resolution import resolve
 from tests.states.samples import sql
 from tests.sweeps.in_memory import SweepHarness, make_plan, small_model
 

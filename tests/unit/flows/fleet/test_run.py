@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from flows.fleet.run import NoFleetRun, last_run, read_run, record_run
-from flows.sweep.stop import Stop
+from flows.stop import Stop
 from state.records import Kind
 from tests.fleets.runs import begun
 

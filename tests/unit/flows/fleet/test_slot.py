@@ -11,8 +11,8 @@ import pytest
 from flows.fleet import slot
 from flows.fleet.slot import SlotWatch
 from flows.fleet.worker_folder import WorkerFolder
+from flows.stop import Stop
 from flows.sweep import cancellation
-from flows.sweep.stop import Stop
 from state.errors import StateUnavailable
 from state.records import SweepInfo
 from state.state import State, open_state

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from flows.cli.quantity import show_ms
-from flows.observe.benchmarks import benchmark_lines, comparison_lines
+from flows.measure.benchmarks import benchmark_lines, comparison_lines
 from flows.observe.evidence import EMULATED
+from flows.output.quantity import show_ms
 from tests.measuring.runtimes import CPU, NPU, FakeRuntimes, always, crash, subject
 from workers.measure.benchmark import benchmark
 from workers.measure.comparison import compare

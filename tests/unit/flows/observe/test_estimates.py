@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from flows.observe.estimates import (
+from flows.plan.estimates import (
     FAR,
     NEAREST,
     Estimates,

@@ -5,15 +5,15 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from flows.cli.meanings import CAUSES
 from flows.observe import status
 from flows.observe.failures import MOST_MODELS, common_text, group_failures, in_passing
 from flows.observe.progress import SweepProgress
-from flows.observe.report.collect import collect
 from flows.observe.summaries.document import summary_document
 from flows.observe.summaries.junit import junit
 from flows.observe.summaries.markdown import markdown
 from flows.observe.summary import summarize
+from flows.output.meanings import CAUSES
+from flows.report.collect import collect
 from matrix.errors import Exit
 from matrix.status import FailureClass, Status
 from state.records import Outcome

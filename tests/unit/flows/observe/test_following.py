@@ -8,7 +8,7 @@ import pytest
 from flows.observe.following import NOBODY, StatusWatch
 from flows.observe.progress import SweepProgress
 from flows.observe.views import JsonView, PlainView, View
-from flows.sweep.stop import Stop
+from flows.stop import Stop
 from matrix.status import FailureClass, Status
 from state.errors import StateUnavailable
 from state.records import Event, Facts, Kind
@@ -173,7 +173,7 @@ def test_json_lines_hold_no_whole_plan(harness: SweepHarness) -> None:
     out = io.StringIO()
     watch = StatusWatch(harness.state, info, JsonView(out))
     watch.begin()
-    from flows.sweep.recorded import note_plan
+    from flows.plan.recorded import note_plan
 
     note_plan(harness.state, info.id, plan)
     watch.step()

@@ -13,7 +13,7 @@ from flows.observe.diff.comparison import ChangeKind, compare
 from flows.observe.diff.text import lines
 from flows.observe.evidence import EMULATED
 from flows.observe.latency import changes, protocol_of, runtime_of, view_of
-from flows.observe.report.collect import collect
+from flows.report.collect import collect
 from matrix.status import Status
 from state.records import BenchState, Facts, Measurement, MeasurementKind, SweepInfo
 from state.state import State

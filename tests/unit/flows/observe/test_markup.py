@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from flows.cli.table import markdown_table
+from flows.output.table import markdown_table
 
 HOSTILE = "a|b\n<script> [x](http://y) **bold** `code` # head"
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from flows.observe.masking import masked, masked_json
+from flows.output.masking import masked, masked_json
 
 TOKEN = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiIxMjM0In0.c2lnbmF0dXJl"
 

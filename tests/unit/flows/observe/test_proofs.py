@@ -11,12 +11,12 @@ import pytest
 
 from flows.observe.diff.comparison import ChangeKind, compare
 from flows.observe.diff.text import lines
-from flows.observe.report.collect import collect
 from flows.observe.status import print_status
 from flows.observe.summaries.document import SummaryDocument, summary_document
 from flows.observe.summaries.junit import junit
 from flows.observe.summaries.markdown import markdown
 from flows.observe.summary import summary_of
+from flows.report.collect import collect
 from matrix.status import Status
 from state.records import Facts, SweepInfo
 from tests.states.samples import begin, cell, take

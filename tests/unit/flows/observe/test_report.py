@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from flows.observe.diff.comparison import compare
-from flows.observe.report.collect import collect
-from flows.observe.report.page import render, write
-from flows.observe.report.timeline import stretches
 from flows.observe.summaries.document import summary_document
 from flows.observe.summaries.markdown import markdown
+from flows.report.collect import collect
+from flows.report.page import render, write
+from flows.report.timeline import stretches
 from matrix.errors import UsageError
 from matrix.model import Target, is_export
 from matrix.status import FailureClass, Status

@@ -4,9 +4,9 @@ import json
 from typing import Any
 
 from flows.observe.evidence import level_of
-from flows.observe.report.collect import collect
-from flows.observe.report.grid import known, pass_rates
-from flows.observe.report.page import render
+from flows.report.collect import collect
+from flows.report.grid import known, pass_rates
+from flows.report.page import render
 from tests.sweeps.in_memory import SweepHarness, make_plan, small_model
 
 

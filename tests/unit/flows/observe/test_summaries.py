@@ -10,13 +10,13 @@ from xml.etree import ElementTree as ET
 import pytest
 from markdown_it import MarkdownIt
 
-from flows.cli.table import plain
-from flows.observe.masking import masked_json
 from flows.observe.summaries import clear_summaries, write_summaries
 from flows.observe.summaries.document import SummaryDocument, summary_document
 from flows.observe.summaries.junit import junit
 from flows.observe.summaries.markdown import markdown
 from flows.observe.summary import summarize
+from flows.output.masking import masked_json
+from flows.output.table import plain
 from matrix.errors import Exit, UsageError
 from matrix.status import Status
 from tests.sweeps.in_memory import SweepHarness, make_plan, small_model

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from flows.observe.tuning.document import document
-from flows.observe.tuning.page import html, markdown, write
+from flows.tune.document import document
+from flows.tune.page import html, markdown, write
 from matrix.hypotheses import Hypothesis
 from state.state import open_state
 from tests.tunings.fakes import BASE, NAME, Stage, cell, hypothesis, step

@@ -12,8 +12,8 @@ from flows.cli.main import main
 from flows.observe.summaries.document import summary_document
 from flows.observe.summaries.junit import junit
 from flows.observe.summaries.markdown import markdown
+from flows.stop import Stop
 from flows.sweep.lifecycle import Sweep
-from flows.sweep.stop import Stop
 from matrix.codec import to_json
 from matrix.errors import Exit
 from state.records import SweepInfo

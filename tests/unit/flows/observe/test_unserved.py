@@ -8,7 +8,7 @@ from pathlib import Path
 from flows.fleet.run import record_run
 from flows.observe.progress import SweepProgress
 from flows.observe.unserved import NOT_TAKEN_UP, UNSERVED, unserved_groups, unserved_of
-from flows.sweep.recorded import note_plan
+from flows.plan.recorded import note_plan
 from matrix.needs import measuring
 from matrix.status import Status
 from state.records import Facts, Kind

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from flows.cli.main import main
-from flows.sweep.configs import config_of
+from flows.plan.configs import config_of
 from matrix.coverage import heads
 from matrix.model import Model, Source, SourceKind
 

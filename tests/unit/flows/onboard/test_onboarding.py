@@ -10,7 +10,6 @@ from typing import Any, cast
 
 import pytest
 
-from flows.cli.resolution import resolve
 from flows.onboard import folder as files
 from flows.onboard.climb import Climb, TargetResult, clear
 from flows.onboard.coverage import Effort
@@ -18,6 +17,7 @@ from flows.onboard.entry import Wanted
 from flows.onboard.folder import Package
 from flows.onboard.goals import GOALS, Tier, Verdict
 from flows.onboard.onboarding import Onboarding, draft, held, with_level
+from flows.settings.resolution import resolve
 from matrix import findings
 from matrix.errors import PlanError, UsageError
 from matrix.findings import read_findings

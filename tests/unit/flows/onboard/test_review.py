@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from flows.cli.resolution import resolve
 from flows.onboard import folder as files
 from flows.onboard.claims import Answer
 from flows.onboard.coverage import Effort
 from flows.onboard.folder import Record, row_of
 from flows.onboard.goals import Verdict as Ended
 from flows.onboard.review import Review, Reviewed
+from flows.settings.resolution import resolve
 from matrix.coverage import Verdict
 from tests.onboarding.records import (
     BENCH,

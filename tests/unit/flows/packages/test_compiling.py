@@ -11,13 +11,13 @@ import pytest
 
 from feed.errors import Corrupt
 from feed.index import IndexCell, SweepIndex
-from flows.cli.resolution import resolve
-from flows.observe.estimates import estimate
-from flows.packages.compiling import Wanted
+from flows.compile.compiling import Wanted
 from flows.packages.published import Original
+from flows.plan.estimates import estimate
+from flows.plan.recorded import Compiling, merged, note_plan
+from flows.settings.resolution import resolve
 from flows.sweep.index import with_listed
 from flows.sweep.lifecycle import cell_rows, model_seconds
-from flows.sweep.recorded import Compiling, merged, note_plan
 from matrix.errors import UsageError
 from matrix.model import Cell, Origin, Profile
 from matrix.status import Status

@@ -10,10 +10,10 @@ from typing import Any, cast
 
 import pytest
 
-from flows.cli.resolution import resolve
-from flows.packages.measured import Choice, Finder
+from flows.measure.measured import Choice, Finder
 from flows.packages.promotion import demand_of
 from flows.packages.reverify import subject_of
+from flows.settings.resolution import resolve
 from machine.waits import WITHOUT_LIMIT
 from matrix.digest import BUILD_RECORD, MANIFEST, PROVENANCE, SBOM
 from matrix.errors import MillError

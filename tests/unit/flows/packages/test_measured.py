@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, cast
 
-from flows.packages.measured import Finder
+from flows.measure.measured import Finder
 from matrix.digest import FileEntry
 from workers.verify.ladder.subject import Subject
 

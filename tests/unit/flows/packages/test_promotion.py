@@ -12,12 +12,12 @@ import pytest
 
 from feed.errors import Rejected
 from feed.interface import write_description
-from flows.cli.resolution import resolve
-from flows.cli.settings import Settings
 from flows.packages.promotion import demand_of, promote
 from flows.packages.reverify import evidence_file
 from flows.packages.run_records import statement_files
-from flows.sweep.workspace import Workspace
+from flows.settings.resolution import resolve
+from flows.settings.settings import Settings
+from flows.settings.workspace import Workspace
 from flows.tune.champions import keep_champion
 from matrix.champions import Champion
 from matrix.digest import LocalFile

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from feed.errors import Corrupt
-from flows.cli.resolution import resolve
 from flows.packages.published import Original
 from flows.packages.rebuild import Rebuilt, _cell
+from flows.settings.resolution import resolve
 from matrix.errors import UsageError
 from matrix.model import Cell, Source, SourceKind
 from tests.plans.cells import make_cell

@@ -23,8 +23,6 @@ from cryptography.hazmat.primitives.serialization import (
 from securesystemslib.dsse import Envelope
 from securesystemslib.signer._crypto_signer import CryptoSigner
 
-from flows.cli.resolution import resolve
-from flows.cli.settings import Settings
 from flows.packages.signing import (
     UNLOCK,
     SigningError,
@@ -33,6 +31,8 @@ from flows.packages.signing import (
     signature_check,
     signer_of,
 )
+from flows.settings.resolution import resolve
+from flows.settings.settings import Settings
 from matrix.credentials import is_credential
 from matrix.digest import PAYLOAD_TYPE
 from matrix.errors import UsageError

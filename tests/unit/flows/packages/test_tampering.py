@@ -21,16 +21,16 @@ from feed.interface import write_description
 from feed.layout import Layout, Manifest
 from feed.reader import pull
 from feed.verify import verify_folder, verify_published
-from flows.cli.resolution import resolve
-from flows.cli.settings import Settings
+from flows.compile.compiling import Wanted, plans_of
 from flows.packages import rebuild as rebuilding
-from flows.packages.compiling import Wanted, plans_of
 from flows.packages.promotion import promote
 from flows.packages.published import fetch_portable
 from flows.packages.rebuild import rebuild
 from flows.packages.reverify import opened_package
 from flows.packages.run_records import statement_files, write_files
 from flows.packages.signing import signature_check, signer_of
+from flows.settings.resolution import resolve
+from flows.settings.settings import Settings
 from matrix.digest import PROVENANCE, SBOM, SIGNATURE, LocalFile, tree_digest
 from matrix.errors import MillError
 from matrix.model import Cell, Profile

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from flows.cli.main import main
-from flows.cli.resolution import resolve
-from flows.packages.keeping import keep as keep_rows
-from flows.packages.keeping import trace_rows
+from flows.measure.keeping import keep as keep_rows
+from flows.measure.keeping import trace_rows
 from flows.packages.run_records import RECORD
-from flows.packages.traces import keep, kept_trace, publish_trace
-from flows.sweep.workspace import Workspace
+from flows.settings.resolution import resolve
+from flows.settings.workspace import Workspace
+from flows.trace.traces import keep, kept_trace, publish_trace
 from matrix.errors import UsageError
 from state.records import MeasurementKind
 from tests.sweeps.in_memory import SweepHarness, make_plan, small_model

@@ -10,12 +10,12 @@ from typing import Any, cast
 
 import pytest
 
-from flows.cli.resolution import resolve
 from flows.prefect import display
 from flows.prefect import server as servers
 from flows.prefect.display import Display
+from flows.settings.resolution import resolve
+from flows.stop import Stop
 from flows.sweep.lifecycle import Sweep
-from flows.sweep.stop import Stop
 from matrix.status import Status
 from state.errors import StateError
 from state.records import Event, Kind

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from flows.cli.settings import Settings
-from flows.packages.measured import Choice
-from flows.slot import bench_run
+from flows.measure import bench_run
+from flows.measure.measured import Choice
+from flows.settings.settings import Settings
 from machine.ledger import Ledger
 from machine.reservations import DISTURBS, VARIABLE
 from machine.waits import Cancelled, WaitRules

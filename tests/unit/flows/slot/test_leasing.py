@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from flows.slot.leases import Activity, LeaseRenewer
-from flows.sweep.stop import Stop
+from flows.stop import Stop
 from state.errors import StateError, StateUnavailable
 from state.records import Lease
 from state.state import State

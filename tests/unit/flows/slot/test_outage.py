@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from flows.observe.progress import SweepProgress
-from flows.slot.hub_outage import OUTAGE, PAUSE, HubOutage, concerns
+from flows.observe.progress import OUTAGE, SweepProgress
+from flows.slot.hub_outage import PAUSE, HubOutage, concerns
 from matrix.model import Source, SourceKind
 from matrix.status import FailureClass
 from state.records import Kind

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from flows.stop import Stop
 from flows.sweep import cancellation as module
 from flows.sweep.cancellation import (
     CancellationWatch,
@@ -15,7 +16,6 @@ from flows.sweep.cancellation import (
     cancel_sweep,
     stop_for_all,
 )
-from flows.sweep.stop import Stop
 from matrix.errors import Exit, MillError
 from matrix.status import Status
 from state.errors import StateError, StateUnavailable

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-import flows.sweep.local
-import flows.sweep.run
+import flows.packages.builder
+import flows.run.run
 from feed.directory import DirectoryFeed
 from flows.cli.main import main
-from flows.sweep.planning import plan_of
-from flows.sweep.recorded import remember
+from flows.plan.planning import plan_of
+from flows.plan.recorded import remember
 from tests.fakes.engine import install
 from tests.fakes.in_process import InProcessHost
 from tests.sweeps.in_memory import SweepHarness
@@ -106,9 +106,9 @@ class Shell:
 def shell(template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shell:
     made = Shell(template, tmp_path / "shell")
     monkeypatch.chdir(tmp_path / "shell")
-    monkeypatch.setattr(flows.sweep.run.Run, "_build", lambda *_all: None)
+    monkeypatch.setattr(flows.run.run.Run, "_build", lambda *_all: None)
     monkeypatch.setattr(
-        flows.sweep.local, "EngineHost", lambda _spec, limits, log_dir: InProcessHost(log_dir)
+        flows.packages.builder, "EngineHost", lambda _spec, limits, log_dir: InProcessHost(log_dir)
     )
     return made
 

@@ -10,7 +10,7 @@ import pytest
 from feed.errors import Conflict
 from feed.index import SweepIndex
 from feed.publisher import Publisher, Receipt
-from flows.cli.resolution import resolve
+from flows.settings.resolution import resolve
 from flows.sweep.index import publish_index
 from matrix.model import Plan
 from tests.fakes.feed import MemoryFeed

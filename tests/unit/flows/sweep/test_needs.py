@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from flows.cli.resolution import resolve
 from flows.fleet.worker import queue_name
-from flows.sweep import needs
+from flows.plan import needs
+from flows.plan.needs import bench_needs_of, needs_of, words_here
+from flows.settings.resolution import resolve
 from flows.sweep.lifecycle import cell_rows
-from flows.sweep.needs import bench_needs_of, needs_of, words_here
 from matrix.model import Profile, Target
 from matrix.needs import Words, is_measuring
 from matrix.targets import load_targets

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from flows.cli.main import main
-from flows.observe.report.collect import collect
 from flows.observe.summaries.document import LastRun, duration_of, summary_document
 from flows.observe.summaries.markdown import markdown
-from flows.sweep.resume import nothing_to_retry
+from flows.report.collect import collect
+from flows.run.resume import nothing_to_retry
 from matrix.errors import Exit
 from state.records import SweepInfo
 from tests.states.samples import sql

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from flows.sweep.recorded import PlannedCells, note_plan
+from flows.plan.recorded import PlannedCells, note_plan
 from matrix.model import Source, SourceKind
 from state.records import Kind
 from tests.sweeps.in_memory import SweepHarness, make_plan, small_model

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from flows.cli.resolution import resolve
-from flows.sweep.planning import plan_of
+from flows.plan.planning import plan_of
+from flows.settings.resolution import resolve
 from matrix.errors import PlanError, UsageError
 from matrix.model import Plan
 from tests.sweeps.in_memory import SweepHarness, make_plan, small_model

@@ -9,7 +9,7 @@ import pytest
 
 from feed.errors import Outage, Unauthorized, Unavailable
 from feed.interface import Feed
-from flows.sweep.stop import Stop
+from flows.stop import Stop
 from matrix.digest import FileEntry
 from matrix.errors import Exit
 from matrix.status import FailureClass, Status

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from feed.rules import STRICTEST
-from flows.fleet.run import FLEET, last_run
-from flows.observe.work_left import from_record
-from flows.sweep.recorded import PlannedCells, recall
+from flows.fleet.run import last_run
+from flows.plan.recorded import FLEET, PlannedCells, recall
+from flows.plan.work_left import from_record
 from matrix.plan_json import plan_from_record, plan_to_record
 from state.records import Kind
 from tests.sweeps.in_memory import SweepHarness, make_plan, small_model

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import re
 
-from flows.cli.quantity import counted, show_moment
-from flows.sweep.planning import MOST_NOTICES, notice_lines, size_of
+from flows.output.quantity import counted, show_moment
+from flows.plan.planning import MOST_NOTICES, notice_lines, size_of
 from matrix.errors import MOST_PROBLEMS, PlanError, Problem
 from tests.sweeps.in_memory import make_plan, small_model
 

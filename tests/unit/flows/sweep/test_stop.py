@@ -6,7 +6,7 @@ import signal
 import pytest
 
 from feed.errors import Unauthorized
-from flows.sweep.stop import Stop, stopped_by_signals
+from flows.stop import Stop, stopped_by_signals
 from matrix.errors import Exit
 
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from feed.errors import Unauthorized
+from flows.run.resume import failed_cells
+from flows.stop import Stop
 from flows.sweep.index import index_line
 from flows.sweep.lifecycle import Sweep
-from flows.sweep.resume import failed_cells
-from flows.sweep.stop import Stop
 from matrix.errors import Exit
 from matrix.model import PlannedModel
 from matrix.status import FailureClass, Status

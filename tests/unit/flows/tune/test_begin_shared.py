@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from flows.cli.resolution import resolve
-from flows.cli.settings import Settings
+from flows.plan.recorded import TUNING
+from flows.settings.resolution import resolve
+from flows.settings.settings import Settings
+from flows.stop import Stop
 from flows.sweep.lifecycle import Sweep
-from flows.sweep.recorded import TUNING
-from flows.sweep.stop import Stop
 from flows.tune.batch import Order, begin_shared, of_fleet
 from flows.tune.record import tuning_of
 from matrix.errors import UsageError

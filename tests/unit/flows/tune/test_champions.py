@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from flows.cli.resolution import resolve
-from flows.sweep.planning import plan_of
-from flows.sweep.recorded import recall, remember
+from flows.plan.planning import plan_of
+from flows.plan.recorded import recall, remember
+from flows.settings.resolution import resolve
 from flows.tune.champions import comparison_digest, keep_champion
 from flows.tune.record import Recorded
 from flows.tune.staleness import stale_lines

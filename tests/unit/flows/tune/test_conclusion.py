@@ -9,9 +9,9 @@ from typing import Any, cast
 
 import pytest
 
-from flows.cli.resolution import resolve
-from flows.cli.settings import Settings
 from flows.fleet.tuning import CHAMPIONS, conclude_tunings
+from flows.settings.resolution import resolve
+from flows.settings.settings import Settings
 from flows.tune.batch import unfinished
 from flows.tune.conclusion import champions_file, conclude
 from flows.tune.explaining import explained

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from feed.errors import Unavailable
-from flows.cli.resolution import resolve
+from flows.settings.resolution import resolve
 from flows.tune.exchange import FILES, FeedExchange, stages_package
 from tests.fakes.feed import MemoryFeed
 from tests.fakes.in_process import InProcessHost

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from flows.observe.trace.difference import Difference, difference, lines
+from flows.trace.difference import Difference, difference, lines
 from workers.measure.trace.result import Metadata, OnnxNode, Operator, Summary, Trace, TraceStatus
 
 SAMPLES = 4

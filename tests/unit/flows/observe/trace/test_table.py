@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from flows.observe.trace.table import lines
+from flows.trace.table import lines
 from workers.measure.trace.operators import by_cost, statistics
 from workers.measure.trace.result import (
     FallbackReason,

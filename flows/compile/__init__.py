@@ -1,0 +1,1 @@
+"""Compiling packages ahead of time: into the feed, or into a folder."""

@@ -1,0 +1,1 @@
+"""Benchmarks: what a user names to be measured, leased cells, and how results are kept."""

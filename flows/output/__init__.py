@@ -1,0 +1,1 @@
+"""What is written for people: texts, tables, the terminal, HTML pages."""

@@ -1,0 +1,229 @@
+"""What a sweep records about itself: its settings, and the plan and the estimates of each run.
+
+The settings let a resume from anywhere continue the same sweep. The plans serve reports and
+comparisons, which are made later, when the catalog may have changed, perhaps on another machine. A
+resume also reads from here the cells that `modelmill compile` added, because no catalog lists them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from feed.rules import STRICTEST
+from flows.plan.estimates import Estimates
+from flows.plan.work_left import ESTIMATE, from_record
+from flows.plan.work_left import to_record as estimates_record
+from flows.settings.settings import OPTIONS, RECORDED, Settings
+from matrix.codec import to_json
+from matrix.globs import matches
+from matrix.model import Cell, Model, Plan, PlannedModel, Target
+from matrix.needs import compiling
+from matrix.plan_json import BadRecord, plan_from_record, plan_to_record
+from matrix.status import Status
+from state.damage import damaged, reading
+from state.errors import StateError
+from state.records import Kind, SweepInfo
+
+if TYPE_CHECKING:
+    from state.reading import StateReader
+    from state.state import State
+
+PLAN = "plan"
+FLEET = "fleet"
+"""Key of the event that holds a run of a fleet."""
+TUNING = "tuning"
+"""Key of the settings of a sweep that tunes what it builds: what was asked for beside them."""
+Json = Mapping[str, Any]
+_PUBLISHED = {Status.PUBLISHED, Status.UNCHANGED}
+
+
+def remember(settings: Settings, catalog: str) -> dict[str, Any]:
+    """The settings of the sweep as it records them."""
+    values = settings.chosen(RECORDED)
+    for name in ("targets_file", "champions"):
+        if name in values:
+            values[name] = str(settings.path(values[name]).absolute())
+    return {**values, "catalog": catalog}
+
+
+def typed(recorded: Json) -> tuple[dict[str, Any], list[str]]:
+    """The settings of a record, and the names of those whose values cannot be read."""
+    values: dict[str, Any] = {}
+    wrong = []
+    for name, option in OPTIONS.items():
+        if name in recorded:
+            try:
+                values[name] = option.recorded(recorded[name])
+            except ValueError:
+                wrong.append(name)
+    return values, wrong
+
+
+def recall(settings: Settings, stamp: str, recorded: Json) -> tuple[Settings, str]:
+    """The settings of a recorded sweep, where flags and variables of now win, and its catalog."""
+    known, wrong = typed(recorded)
+    catalog = recorded.get("catalog")
+    if not isinstance(catalog, str):
+        wrong.append("catalog")
+    if wrong:
+        text = f"the settings of sweep {stamp} are damaged in the state: {', '.join(wrong)}"
+        hint = f"modelmill sweep CATALOG --stamp {stamp} with its flags records them again"
+        raise StateError(text, hint=hint)
+    return settings.replaced({**known, "stamp": stamp}, f"sweep {stamp}"), str(catalog)
+
+
+def note_plan(state: State, sweep_id: int, plan: Plan, known: Estimates | None = None) -> None:
+    """Keep the plan of a run with its sweep, and its estimates."""
+    data = {PLAN: plan_to_record(plan)}
+    if known is not None and known.models:
+        data[ESTIMATE] = estimates_record(known)
+    state.note(sweep_id, Kind.NOTICE, data)
+
+
+def recorded_estimates(state: StateReader, sweep_id: int) -> Estimates | None:
+    """The estimates of the last run of a sweep."""
+    records = list(_notices(state, sweep_id, ESTIMATE))
+    with reading("the estimates of the sweep"):
+        return from_record(records[-1]) if records else None
+
+
+def recorded_plans(state: StateReader, sweep_id: int) -> Iterator[Plan]:
+    """The plans of all runs of a sweep, the last one last."""
+    for record in _notices(state, sweep_id, PLAN):
+        try:
+            yield plan_from_record(record, STRICTEST)
+        except BadRecord as error:
+            raise damaged(f"a plan of the sweep: {error}") from error
+
+
+def _notices(state: StateReader, sweep_id: int, key: str) -> Iterator[Any]:
+    for event in state.events(sweep_id, kind=Kind.NOTICE):
+        if event.data and key in event.data:
+            yield event.data[key]
+
+
+class PlannedCells:
+    """The cells of all plans recorded for a sweep; where they differ, the last plan counts."""
+
+    def __init__(self, plans: Iterable[Plan]) -> None:
+        self._cells: dict[str, Cell] = {}
+        self._models: dict[str, Model] = {}
+        for plan in plans:
+            self._cells |= {cell.id: cell for cell in plan.cells()}
+            self._models |= {planned.name: planned.model for planned in plan.models}
+
+    @classmethod
+    def of(cls, state: StateReader, sweep_id: int) -> PlannedCells:
+        """Read them from the events of a sweep."""
+        return cls(recorded_plans(state, sweep_id))
+
+    def model(self, name: str) -> Model | None:
+        """A model as it was planned, by `MODEL:TASK`."""
+        return self._models.get(name)
+
+    @property
+    def targets(self) -> dict[str, Target]:
+        """The targets of the cells by their labels; also those that are the user's own."""
+        return {cell.target.label: cell.target for cell in self._cells.values()}
+
+    def source(self, name: str) -> Json:
+        """Where a model comes from; empty if no plan was recorded."""
+        model = self._models.get(name)
+        told = to_json(model.source) if model else {}
+        return {key: told[key] for key in ("kind", "ref", "revision", "file") if told.get(key)}
+
+    def policy(self, cell: str) -> Json:
+        """The effective policy of a cell; empty for exports and if no plan was recorded."""
+        return to_json(self._cells[cell].policy) if cell in self._cells else {}
+
+
+@dataclass(frozen=True, slots=True)
+class Compiling:
+    """All cells to be compiled from packages, each as last recorded."""
+
+    plan: Plan | None = None
+
+    @classmethod
+    def of(cls, state: StateReader, sweep_id: int) -> Compiling:
+        """Read them from the events of a sweep."""
+        found = None
+        for plan in recorded_plans(state, sweep_id):
+            if models := _narrowed(plan.models, lambda cell: cell.origin is not None):
+                before = found.models if found else ()
+                found = replace(plan, models=_joined(before, models), notices=())
+        return cls(found)
+
+    @property
+    def emulated(self) -> bool:
+        """Whether an emulator may compile."""
+        asked = [(cell.profile, cell.needs) for cell in (self.plan.cells() if self.plan else ())]
+        return any(one and compiling(one.label, emulated=True) in needs for one, needs in asked)
+
+    def settings(self, settings: Settings, info: SweepInfo) -> Settings:
+        """The settings of the sweep, where flags and variables of now win."""
+        values = {**typed(info.settings)[0], "emulated": self.emulated, "stamp": info.stamp}
+        return settings.replaced(values, f"sweep {info.stamp}")
+
+    def cell(self, name: str) -> Cell | None:
+        """The cell of that id."""
+        cells = self.plan.cells() if self.plan else ()
+        return next((one for one in cells if one.id == name), None)
+
+    def allowing(self, emulated: bool) -> Compiling:
+        """The same where an emulator is allowed now."""
+        if self.plan is None or not (emulated or self.emulated):
+            return self
+        models = tuple(
+            replace(model, cells=tuple(_emulated(cell) for cell in model.cells))
+            for model in self.plan.models
+        )
+        return Compiling(replace(self.plan, models=models))
+
+    def unfinished(
+        self, state: StateReader, sweep_id: int, only: Sequence[str]
+    ) -> tuple[PlannedModel, ...]:
+        """The models with the cells that are not published; `only`: globs, none for all."""
+        outcomes = state.outcomes(sweep_id, brief=True)
+        done = {one.cell for one in outcomes if one.status in _PUBLISHED}
+
+        def wanted(cell: Cell) -> bool:
+            return cell.id not in done and (not only or matches(cell.id, only))
+
+        return _narrowed(self.plan.models, wanted) if self.plan else ()
+
+
+def merged(plan: Plan, models: tuple[PlannedModel, ...]) -> Plan:
+    """A plan plus the cells compiled from packages that it does not contain itself."""
+    planned = {cell.id for cell in plan.cells()}
+    more = _narrowed(models, lambda cell: cell.id not in planned)
+    return replace(plan, models=_joined(plan.models, more))
+
+
+def _narrowed(
+    models: Iterable[PlannedModel], wanted: Callable[[Cell], bool]
+) -> tuple[PlannedModel, ...]:
+    """The models with those of their cells that are wanted, without models that lose all."""
+    found = (replace(model, cells=tuple(filter(wanted, model.cells))) for model in models)
+    return tuple(model for model in found if model.cells)
+
+
+def _emulated(cell: Cell) -> Cell:
+    if cell.profile is None:
+        return cell
+    real, emulated = (compiling(cell.profile.label, emulated=one) for one in (False, True))
+    return replace(cell, needs=tuple(emulated if word == real else word for word in cell.needs))
+
+
+def _joined(
+    first: tuple[PlannedModel, ...], second: tuple[PlannedModel, ...]
+) -> tuple[PlannedModel, ...]:
+    """The models of both; of a cell that both have, the second."""
+    models = {model.name: model for model in first}
+    for model in second:
+        if known := models.get(model.name):
+            cells: dict[str, Cell] = {cell.id: cell for cell in (*known.cells, *model.cells)}
+            model = replace(known, cells=tuple(cells.values()))  # noqa: PLW2901 - the joined one
+        models[model.name] = model
+    return tuple(models.values())
