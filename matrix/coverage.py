@@ -15,7 +15,7 @@ An engine that builds from files of other libraries is asked for the file that t
 an engine without a table, `measured.json` knows which models of the zoo it has built.
 
 Every pair of architecture and task that is said to build has an entry in the packaged catalog
-`zoo`, which is built and verified.
+`zoo`, which is built and verified: `measured.json` has the results.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ from matrix.model import Model, SourceKind
 
 HEADS = DATA.parent / "heads.json"
 MEASURED = DATA.parent / "measured.json"
+CPU = "mlas_cpu"
+VERIFIED = "verified"
 UNKNOWN_TYPES = frozenset({"", "unknown", "none", "null"})
 Json = Mapping[str, Any]
 
@@ -118,7 +120,7 @@ def _spellings() -> Mapping[str, str]:
 def _measured(task: str, architecture: str, engine: str) -> Coverage:
     """For an engine without a table: what a sweep of the zoo with it has shown."""
     known = measured().get(engine)
-    if known and task in known.get(architecture, ()):
+    if known and known[CPU].get((architecture, task)) == VERIFIED:
         return Coverage(Verdict.BUILDS, architecture, task)
     lacks = "no table of what it builds" if known is None else "not built a tiny model of this"
     return Coverage(Verdict.UNKNOWN, architecture, task, f"the engine {engine} has {lacks}")
@@ -276,13 +278,29 @@ def nearest_to(architecture: str, task: str, abilities: Abilities) -> str:
     return f"{max(able, key=likeness)}:{task}" if able else ""
 
 
+def proven(architecture: str, task: str, engine: str) -> dict[str, str]:
+    """Of a pair's tiny model: target -> `verified`, or what it lacks. It says what the engine can
+    build, and little of a trained model."""
+    found = measured().get(engine, {})
+    pair = architecture, task
+    return {target: told[pair] for target, told in found.items() if pair in told}
+
+
 @cache
-def measured() -> Mapping[str, Mapping[str, tuple[str, ...]]]:
-    """Engines without a table of abilities -> what they have built of the zoo, verified."""
+def measured() -> Mapping[str, Mapping[str, Mapping[tuple[str, str], str]]]:
+    """The results of the zoo's models: engine, target, architecture and task."""
     data = json.loads(MEASURED.read_text(encoding="ascii"))
     return {
-        engine: {name: tuple(tasks) for name, tasks in found.items()}
-        for engine, found in data.items()
+        engine: {
+            target: {
+                (architecture, task): result
+                for result, by_architecture in by_result.items()
+                for architecture, tasks in by_architecture.items()
+                for task in tasks.split()
+            }
+            for target, by_result in by_target.items()
+        }
+        for engine, by_target in data.items()
     }
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from flows.plan.configs import config_of
 from matrix.abilities import abilities_of
-from matrix.coverage import BUILDABLE, Coverage, Verdict, cover
+from matrix.coverage import BUILDABLE, Coverage, Verdict, cover, proven
 from matrix.findings import Finding
 from matrix.globs import matches
 from matrix.model import Model
@@ -135,7 +135,7 @@ def built(counts: Mapping[str, int]) -> int:
     return sum(counts.get(verdict, 0) for verdict in BUILT)
 
 
-def row_json(row: Row) -> dict[str, Any]:
+def row_json(row: Row, engine: str) -> dict[str, Any]:
     """An entry for machines."""
     found = row.coverage
     return {
@@ -150,4 +150,5 @@ def row_json(row: Row) -> dict[str, Any]:
         "hint": found.hint,
         "extra": found.extra,
         "nearest": found.nearest,
+        "tiny_model": proven(found.architecture, found.task, engine),
     }

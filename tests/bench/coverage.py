@@ -1,14 +1,13 @@
-"""Builds and verifies the whole zoo with both engines, and writes the results to docs/zoo.md and,
-for coverage by the winml engine, to matrix/data/measured.json.
+"""Builds and verifies the whole zoo with both engines, and writes the results to
+matrix/data/measured.json and their page, docs/zoo.md.
 
     python -m tests.bench.coverage                        sweeps the zoo: two hours
     python -m tests.bench.coverage LOG... --winml LOG...  reads the output of such sweeps: later
                                                           logs win, and cells that are in no log
-                                                          keep the page's result
+                                                          keep their result
     python -m tests.bench.coverage --anew LOG...          the same, but they are "not run", because
                                                           the rules of verification have changed
-    python -m tests.bench.coverage --registry FILE        says how much of a registry the page
-                                                          shows to be verified
+    python -m tests.bench.coverage --registry FILE        says how much of a registry is verified
 
 The NPU is Qualcomm's emulation on Linux (extra qnn): it shows what is computed, not how fast. The
 winml engine needs its environment (`modelmill engine install winml`).
@@ -23,53 +22,74 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from matrix.catalog import load_catalog
-from matrix.coverage import MEASURED, cover, heads
+from matrix.coverage import MEASURED, VERIFIED, cover, heads, measured
 
 PAGE = Path(__file__).parents[2] / "docs" / "zoo.md"
-CPU, NPU, WINML = "mlas_cpu", "qnn_npu", "winml"
+OPTIMUM, WINML = "optimum", "winml"
+CPU, NPU = "mlas_cpu", "qnn_npu"
 COLUMNS = {
-    CPU: "CPU",
-    NPU: "NPU, w8a16",
-    f"{WINML} {CPU}": "winml engine: CPU",
-    f"{WINML} {NPU}": "winml engine: NPU, w8a16",
+    (OPTIMUM, CPU): "CPU",
+    (OPTIMUM, NPU): "NPU, w8a16",
+    (WINML, CPU): "winml engine: CPU",
+    (WINML, NPU): "winml engine: NPU, w8a16",
 }
+KINDS = {
+    "feature extraction": ("feature-extraction",),
+    "reading texts": (
+        "fill-mask", "multiple-choice", "question-answering", "table-question-answering",
+        "text-classification", "token-classification",
+    ),
+    "writing texts": ("text-generation", "text2text-generation"),
+    "sounds": (
+        "audio-classification", "audio-frame-classification", "audio-xvector",
+        "automatic-speech-recognition",
+    ),
+    "pictures and texts": (
+        "document-question-answering", "image-text-to-text", "image-to-text",
+        "visual-question-answering", "zero-shot-image-classification",
+        "zero-shot-object-detection",
+    ),
+    "pictures, videos, series": (),
+}  # fmt: skip
+"""Tasks by kind; the last kind has all others."""
 GOOD = ("published", "unchanged")
-LINE = re.compile(r"\[ *\d+/\d+\] (\w+) +(zoo/[^:\s]+):(\S+)@(\w+) +(.*)")
+LINE = re.compile(r"\[ *\d+/\d+\] (\w+) +zoo/([^:\s]+):(\S+)@(\w+) +(.*)")
+PASSING = re.compile("(DISK|NETWORK|CRASH|TIMEOUT) |cancelled|skipped")
+"""What says nothing of a model."""
 HEAD = """# The zoo: every pair that is said to build
 
 <!-- made by `python -m tests.bench.coverage` -->
 
 The packaged catalog `zoo` has a tiny model with seeded random weights for every pair of
-architecture and task that [coverage](coverage.md) calls `builds`. The table shows the result of
-building and verifying each model for ONNX Runtime's CPU provider and, in w8a16, for Qualcomm's NPU,
-which is emulated.
+architecture and task that [coverage](coverage.md) calls `builds`. `modelmill sweep zoo` builds and
+verifies all of them, here for ONNX Runtime's CPU provider and, in w8a16, for Qualcomm's NPU, which
+is emulated. `modelmill coverage --json` tells the result for the pair of any entry.
 
-- `verified`: every rung of [verification](verification.md) holds, on synthetic samples: a random
-  model has no others.
-- `12.5 dB` and the like: these random weights lose too much accuracy in w8a16, where 15 dB are
-  asked. A trained model of the same architecture is easier to quantize than a random one of two
-  layers.
-- `samples`: the samples do not exercise these random weights, for example because all of them get
-  one class.
-- `does not load`: the emulation cannot open or run the model.
-- `verify failed`: another rung of verification does not hold.
-- `build failed`, `unsupported`: the engine cannot build it.
-- `not run`: the cell has not been built since samples are judged.
+A model is verified if every rung of [verification](verification.md) holds, on synthetic samples: a
+random model has no others. The winml engine's results are from before there were judged samples:
+they show the cosine of outputs on generated values, and so less.
 
-The last two columns show the same models built by the [winml engine](winml.md). They were verified
-before there were judged samples, by the cosine of outputs on generated values, so they show less. A
-few fail there only because they are tiny: winml-cli's sample texts can be longer than their tables
-of positions.
-
-`modelmill sweep zoo` builds all of them. The tests build a sample, and with `-m slow` all of them.
+## How many are verified
 
 """
+EXCEPTIONS = """
+## What is not verified, and why
 
-Results = dict[tuple[str, str, str], tuple[str, str]]
+- `samples`: the samples do not exercise these random weights, for example because all of them get
+  one class.
+- `N dB`: these random weights lose too much accuracy in w8a16, where 15 dB are asked. A trained
+  model of the same architecture is easier to quantize than a random one of two layers.
+- `N% agree`: the errors are small enough, but too many decisions are others.
+- `does not load`: the emulation cannot open or run the model.
+
+A number behind an architecture tells how many of its tasks are meant, if it is more than one.
+"""
+Results = dict[tuple[str, str, str, str], str]
+"""Engine, target, architecture and task -> the result."""
 
 
 def sweep(*options: str) -> list[str]:
@@ -85,36 +105,27 @@ def sweep(*options: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-def results(lines: Iterable[str], engine: str = "") -> Results:
-    """Architecture, task and column -> status and message."""
+def results(lines: Iterable[str], engine: str) -> Results:
+    """What the output of sweeps says."""
     found: Results = {}
     for line in lines:
         if match := LINE.match(line):
-            status, model, task, target, message = match.groups()
-            column = f"{engine} {target}".strip()
-            found[model.removeprefix("zoo/"), task, column] = status, message
+            status, architecture, task, target, message = match.groups()
+            if not PASSING.match(message) and not PASSING.match(status):
+                found[engine, target, architecture, task] = result(status, message)
     return found
 
 
-def kept() -> dict[tuple[str, str, str], str]:
-    """Architecture, task and column -> the result on the page."""
-    lines = PAGE.read_text("utf-8").splitlines() if PAGE.is_file() else []
-    rows = [line.strip("| ").split(" | ") for line in lines if line.startswith("| ")]
-    return {
-        (row[0], row[1], column): said
-        for row in rows[1:]
-        for column, said in zip(COLUMNS, row[2:], strict=False)
-    }
-
-
-def cell(result: tuple[str, str]) -> str:
-    """The entry of the table for one cell."""
-    status, message = result
+def result(status: str, message: str) -> str:
+    """The result of one cell in a few words."""
     if status in GOOD:
-        return "verified"
-    ratios = re.findall(r"signal-to-noise ratio (-?\d[\d.]*) dB", message)
+        return VERIFIED
     if "parity failed" in message:
-        return f"{min(map(float, ratios)):.1f} dB" if ratios else "parity"
+        ratios = re.findall(r"signal-to-noise ratio (-?\d[\d.]*) dB", message)
+        shares = re.findall(r"(\d[\d.]*)% of", message)
+        if ratios:
+            return f"{min(map(float, ratios)):.1f} dB"
+        return f"{min(map(float, shares)):.1f}% agree" if shares else "parity"
     if "loads failed" in message:
         return "does not load"
     if "samples failed" in message:
@@ -122,52 +133,99 @@ def cell(result: tuple[str, str]) -> str:
     return status.replace("_", " ")
 
 
-def page(found: Results, *, anew: bool = False) -> str:
-    """The whole page; a column without a result is left out. `anew`: earlier results of ours do not
-    count."""
-    models = load_catalog("zoo", base=Path.cwd()).models
-    told = {key: said for key, said in kept().items() if not anew or key[2].startswith(WINML)}
-    told |= {key: cell(result) for key, result in found.items()}
-    columns = [column for column in COLUMNS if any(key[2] == column for key in told)]
-    rows = []
-    for model in models:
-        keys = [(model.source.ref, model.task, column) for column in columns]
-        rows.append((model.source.ref, model.task, *(told.get(key, "not run") for key in keys)))
-    counts = []
-    for place, column in enumerate(columns, 2):
-        ran = [row[place] for row in rows if row[place] != "not run"]
-        share = f"{ran.count('verified')} of {len(ran)}"
-        counts.append(f"- {COLUMNS[column]}: {share}" + (" that were run" * (len(ran) < len(rows))))
-    heads = ["architecture", "task", *(COLUMNS[column] for column in columns)]
-    lines = [f"| {' | '.join(row)} |" for row in (heads, *rows)]
-    table = [lines[0], "|" + "---|" * len(heads), *lines[1:]]
-    return "\n".join([HEAD + "Verified:\n", *counts, "", *table, ""])
+def known() -> Results:
+    """The results of earlier sweeps, of pairs that are still in the zoo."""
+    there = set(pairs())
+    return {
+        (engine, target, *pair): told
+        for engine, by_target in measured().items()
+        for target, by_pair in by_target.items()
+        for pair, told in by_pair.items()
+        if pair in there
+    }
 
 
-def built_by_winml() -> dict[str, dict[str, list[str]]]:
-    """Engine, architecture, tasks: what coverage knows of an engine that has no table."""
-    found: dict[str, list[str]] = {}
-    for (architecture, task, column), said in kept().items():
-        if (column, said) == (f"{WINML} {CPU}", "verified"):
-            found.setdefault(architecture, []).append(task)
-    return {WINML: found} if found else {}
+def pairs() -> Iterator[tuple[str, str]]:
+    """Architecture and task of every entry."""
+    for model in load_catalog("zoo", base=Path.cwd()).models:
+        yield model.source.ref, model.task
+
+
+def text_of(found: Results) -> str:
+    """The results as `matrix.coverage.measured` reads them: architectures by result."""
+    table: dict[str, dict[str, dict[str, dict[str, str]]]] = {}
+    for (engine, target, architecture, task), told in sorted(found.items()):
+        by_result = table.setdefault(engine, {}).setdefault(target, {}).setdefault(told, {})
+        by_result[architecture] = f"{by_result.get(architecture, '')} {task}".strip()
+    return json.dumps(table, indent=1, sort_keys=True) + "\n"
+
+
+def page(found: Results) -> str:
+    """The whole page."""
+    columns = {key: head for key, head in COLUMNS.items() if any(one[:2] == key for one in found)}
+    kinds = Counter(_kind(task) for _architecture, task in pairs())
+    rows = [
+        ["task", "models", *columns.values()],
+        *([kind, str(kinds[kind]), *(_share(found, key, kind) for key in columns)]
+          for kind in KINDS),
+        ["all", str(kinds.total()), *(_share(found, key) for key in columns)],
+    ]  # fmt: skip
+    lines = [f"| {' | '.join(row)} |" for row in rows]
+    table = [lines[0], "|" + "---|" * len(rows[0]), *lines[1:]]
+    parts = [HEAD + "\n".join(table) + "\n" + EXCEPTIONS]
+    for key, head in columns.items():
+        if key[0] == OPTIMUM:
+            parts.append("\n".join([f"{head}:\n", *_exceptions(found, key), ""]))
+    return "\n".join(parts)
+
+
+def _kind(task: str) -> str:
+    plain = task.removesuffix("-with-past")
+    return next((kind for kind, tasks in KINDS.items() if plain in tasks), list(KINDS)[-1])
+
+
+def _share(found: Results, column: tuple[str, str], kind: str = "") -> str:
+    """How many of the pairs that were run are verified."""
+    told = [one for key, one in found.items() if key[:2] == column and kind in ("", _kind(key[3]))]
+    return f"{told.count(VERIFIED)} of {len(told)}" if told else "not run"
+
+
+def _exceptions(found: Results, column: tuple[str, str]) -> Iterator[str]:
+    """What is not verified, by reason."""
+    reasons: dict[str, Counter[str]] = {}
+    for (engine, target, architecture, _task), told in sorted(found.items()):
+        if (engine, target) == column and told != VERIFIED:
+            reasons.setdefault(_reason(told), Counter())[architecture] += 1
+    for reason, counts in sorted(reasons.items(), key=lambda one: -one[1].total()):
+        named = (f"{name} ({count})" if count > 1 else name for name, count in counts.items())
+        yield f"- {reason}, {counts.total()}: {', '.join(named)}"
+
+
+def _reason(told: str) -> str:
+    """The group of a result; decibels in steps of what a repair can bring."""
+    if told.endswith(" dB"):
+        ratio = float(told.removesuffix(" dB"))
+        return "12 to 15 dB" if ratio >= 12 else "less than 12 dB"
+    return "decisions" if told.endswith(" agree") else f"`{told}`"
 
 
 def share_of(registry: str) -> str:
     """How much of a registry's pairs of architecture and task, and of its entries, is verified."""
-    told, entries, pairs = kept(), Counter[str](), dict[tuple[str, str], str]()
+    entries, there = Counter[tuple[str, str]](), dict[tuple[str, str], str]()
     models = load_catalog(registry, base=Path.cwd()).models
+    told = known()
     for model in models:
-        found = cover(model, "optimum")
+        found = cover(model, OPTIMUM)
         if found.architecture in heads():
-            pairs[found.architecture, model.task] = found.task
+            there[found.architecture, model.task] = found.task
         for column in COLUMNS:
-            entries[column] += told.get((found.architecture, found.task, column)) == "verified"
-    lines = [f"{len(models)} entries; {len(pairs)} pairs have an architecture of Transformers"]
+            key = (*column, found.architecture, found.task)
+            entries[column] += told.get(key) == VERIFIED
+    lines = [f"{len(models)} entries; {len(there)} pairs have an architecture of Transformers"]
     for column, head in COLUMNS.items():
-        keys = ((name, task, column) for (name, _), task in pairs.items())
-        good = sum(told.get(key) == "verified" for key in keys)
-        share = good / max(len(pairs), 1)
+        keys = ((*column, name, task) for (name, _), task in there.items())
+        good = sum(told.get(key) == VERIFIED for key in keys)
+        share = good / max(len(there), 1)
         lines.append(f"{head}: {good} pairs ({share:.0%}), {entries[column]} entries are verified")
     return "\n".join(lines)
 
@@ -178,11 +236,11 @@ def lines_of(logs: Iterable[str]) -> list[str]:
 
 
 def main() -> None:
-    """Write the page."""
+    """Write the results and the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("logs", nargs="*", metavar="LOG", help="output of sweeps")
     parser.add_argument("--winml", nargs="+", metavar="LOG", default=[], help="of the winml engine")
-    parser.add_argument("--anew", action="store_true", help="forget the page's results of ours")
+    parser.add_argument("--anew", action="store_true", help="forget earlier results of ours")
     parser.add_argument("--registry", metavar="FILE", help="a catalog or registry")
     given = parser.parse_args()
     if given.registry:
@@ -192,10 +250,10 @@ def main() -> None:
     if not ours and not theirs:
         ours = sweep("--target", f"{CPU},{NPU}")
         theirs = sweep("--target", f"{CPU},{NPU}", "--engine", "winml")
-    found = results(ours) | results(theirs, WINML)
-    PAGE.write_text(page(found, anew=given.anew), encoding="utf-8", newline="\n")
-    text = json.dumps(built_by_winml(), indent=1, sort_keys=True)
-    MEASURED.write_text(f"{text}\n", encoding="ascii", newline="\n")
+    told = {key: one for key, one in known().items() if not given.anew or key[0] == WINML}
+    told |= results(ours, OPTIMUM) | results(theirs, WINML)
+    MEASURED.write_text(text_of(told), encoding="ascii", newline="\n")
+    PAGE.write_text(page(told), encoding="utf-8", newline="\n")
 
 
 if __name__ == "__main__":

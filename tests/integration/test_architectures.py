@@ -173,6 +173,12 @@ def test_a_model_that_draws_random_numbers_is_not_compared(
     assert found == {"not": "it draws random numbers"}
 
 
+def test_a_model_that_pytorch_cannot_run_on_a_step_is_not_compared(tmp_path: Path) -> None:
+    found = exported(zoo()["nllb-moe", "text2text-generation-with-past"], tmp_path / "out")
+    assert list(found) == ["not"]
+    assert found["not"].startswith("PyTorch cannot run the model on its samples: Incorrect 4D")
+
+
 def test_what_an_image_gives_feeds_the_language_model(tmp_path: Path) -> None:
     exported(zoo()["llava", "image-text-to-text"], tmp_path / "out")
     record = composition.read(tmp_path / "out")

@@ -18,8 +18,8 @@ from workers.optimum_engine import decoders, inputs
 from workers.samples import files
 from workers.samples.parts import JUDGE
 from workers.sources import compared, load
-from workers.sources.compared import RULE, Part, Sample, Samples
-from workers.sources.errors import export_error, one_line
+from workers.sources.compared import RULE, NotComparable, Part, Sample, Samples
+from workers.sources.errors import one_line
 
 NEVER = {
     "imagegpt": "Transformers rounds the scale of its attention, but not in a trace",
@@ -40,11 +40,15 @@ _OF_LOOPS = [[0, 1, 1, 4]]
 def compare(
     job: StageJob, parts: dict[str, Part], model_type: str, temp: Path
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What `compared.compare_parts` says of the parts, which it empties."""
+    """What `compared.compare_parts` says of the parts, which it empties; or why nothing can be
+    compared."""
     if model_type in NEVER:
         return {"not": NEVER[model_type]}, {}
     given = sample_sets(job, temp, parts)
-    return compared.compare_parts(job, parts, given, compute)
+    try:
+        return compared.compare_parts(job, parts, given, compute)
+    except NotComparable as reason:
+        return {"not": str(reason)}, {}
 
 
 def sample_sets(job: StageJob, temp: Path, parts: Mapping[str, Part]) -> Samples:
@@ -92,7 +96,7 @@ def _run_traced(part: Part, sets: Sequence[Sample]) -> list[dict[str, Any]]:
             return _called(module.forward, part, sets)
     except _ERRORS as error:
         text = f"PyTorch cannot run the model on its samples: {one_line(error)}"
-        raise export_error(text, "the log of the cell has the details") from error
+        raise NotComparable(text) from error
 
 
 def _called(forward: Any, part: Part, sets: Sequence[Sample]) -> list[dict[str, Any]]:

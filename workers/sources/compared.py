@@ -31,6 +31,10 @@ Compute = Callable[[Part, Sequence[Sample]], tuple[list[dict[str, Any]], str]]
 not run unchanged, if there was one."""
 
 
+class NotComparable(Exception):
+    """Why PyTorch's outputs are no measure for a graph, or cannot be had."""
+
+
 @dataclass(frozen=True, slots=True)
 class Samples:
     """Of every component, and of what kind they are."""

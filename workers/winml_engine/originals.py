@@ -15,16 +15,12 @@ from workers.engine import StageJob
 from workers.samples import files
 from workers.samples.parts import JUDGE
 from workers.sources import checkpoint, compared, load
-from workers.sources.compared import RULE, Part, Sample, Samples
+from workers.sources.compared import RULE, NotComparable, Part, Sample, Samples
 from workers.sources.errors import one_line
 from workers.winml_engine import inputs
 
 Loaded = list[tuple[Any, Mapping[str, Any]]]
 """Models, each with what Transformers says of its checkpoint."""
-
-
-class NotComparable(Exception):
-    """Why PyTorch's outputs are no measure for a graph."""
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ from flows.cli.arguments import CATALOG, Arguments, Parser, add_settings
 from flows.onboard.coverage import BUILT, Row, built, by_verdict, judged, row_json, totals
 from flows.output.console import print_result
 from flows.output.table import render
-from matrix.coverage import Verdict
+from matrix.coverage import VERIFIED, Verdict, measured, proven
 
 
 def add(parser: Parser) -> None:
@@ -19,7 +19,6 @@ def add(parser: Parser) -> None:
 def run(arguments: Arguments) -> None:
     from matrix.abilities import engines
     from matrix.catalog import load_catalog
-    from matrix.coverage import measured
     from workers.host.engines import find_engine
 
     settings = arguments.settings
@@ -34,11 +33,12 @@ def run(arguments: Arguments) -> None:
         "engine": settings.engine,
         "engines": sums,
         "totals": totals(rows),
-        "entries": [row_json(row) for row in rows],
+        "entries": [row_json(row, settings.engine) for row in rows],
         "notices": list(catalog.notices),
     }
     notices = (f"note: {notice}" for notice in catalog.notices)
-    print_result(arguments, document, [*_lines(rows, totals(rows), sums), *notices])
+    tiny = _tiny(rows, settings.engine)
+    print_result(arguments, document, [*_lines(rows, totals(rows), sums), *tiny, *notices])
 
 
 def _lines(
@@ -65,6 +65,15 @@ def _lines(
     for name, counts in engines.items():
         spelled = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
         yield f"{name}: {built(counts)} of {len(rows)} entries build ({spelled})"
+
+
+def _tiny(rows: Sequence[Row], engine: str) -> Iterator[str]:
+    """How many entries have a tiny model of their kind in the zoo that is verified."""
+    found = [proven(row.coverage.architecture, row.coverage.task, engine) for row in rows]
+    for target in sorted({target for one in found for target in one}):
+        told = [one[target] for one in found if target in one]
+        share = f"{told.count(VERIFIED)} of {len(told)}"
+        yield f"{engine}: the tiny models of {share} entries are verified for {target}"
 
 
 def _told(row: Row) -> str:

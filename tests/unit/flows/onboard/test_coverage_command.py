@@ -56,11 +56,22 @@ def test_people_see_entries_totals_and_engines(
     assert "nearest that builds: " in told
     for words in (["P1", "2", "0", "1", "1", "0"], ["bert", "2", "1", "1", "0", "0"]):
         assert words in [line.split() for line in told.splitlines()]
-    assert told.splitlines()[-3:] == [
+    last = [line for line in told.splitlines() if " entries build (" in line]
+    assert last == [
         "optimum: 2 of 4 entries build (1 builds, 1 builds-as, 1 needs-exporter, 1 impossible)",
         "tabular: 0 of 4 entries build (3 impossible, 1 unknown)",
         "winml: 1 of 4 entries build (1 builds, 3 unknown)",
     ]
+
+
+def test_tiny_models_of_the_zoo_are_told(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [(f"a/{name}", "fill-mask", name, "P0") for name in ("bert", "squeezebert", "mpnet")]
+    assert main(["coverage", registry(project, rows), "--engine", "winml"]) == 0
+    told = capsys.readouterr().out.splitlines()
+    assert "winml: the tiny models of 3 of 3 entries are verified for mlas_cpu" in told
+    assert main(["coverage", registry(project, rows), "--engine", "winml", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["entries"]
+    assert [one["tiny_model"]["mlas_cpu"] for one in found] == ["verified"] * 3
 
 
 def test_machines_get_the_same(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -78,8 +89,9 @@ def test_the_engine_that_is_asked_for_comes_first(
 ) -> None:
     assert main(["coverage", registry(project), "--engine", "winml"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[-3] == "winml: 1 of 4 entries build (1 builds, 3 unknown)"
-    assert lines[-2].startswith("optimum: 2 of 4")
+    first, second, _tabular = [line for line in lines if " entries build (" in line]
+    assert first == "winml: 1 of 4 entries build (1 builds, 3 unknown)"
+    assert second.startswith("optimum: 2 of 4")
 
 
 def test_a_misspelt_engine_and_catalog(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
