@@ -230,6 +230,16 @@ def _scales(model: Any) -> dict[str, int]:
     }
 
 
+@pytest.mark.parametrize("steps", [EVERY, None], ids=["compared", "not compared"])
+def test_what_the_catalog_keeps_in_float_is_in_the_label(
+    tmp_path: Path, steps: list[str] | None
+) -> None:
+    _model, facts, _said = quantize(tmp_path, steps, EVEN, blocked=["Div"])
+    assert "attempts" not in facts  # the first passes
+    assert facts["notice"] == facts["applied"]["label"] == "w8a16, 1 operator in float"
+    assert (facts["applied"]["float"], facts["applied"]["weights"]) == (1, 0.0)
+
+
 @pytest.mark.parametrize("steps", [[], None], ids=["compared", "not compared"])
 def test_a_graph_that_is_mostly_float_is_no_w8a16(tmp_path: Path, steps: list[str] | None) -> None:
     with pytest.raises(StageError, match="is no w8a16: 100% of its weights") as raised:

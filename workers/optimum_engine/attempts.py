@@ -87,9 +87,10 @@ def convert(
     asked = Settings.asked(precision, blocked, job.params, needed)
     graph = FloatGraph(source, sets, temp, asked, job.progress)
     if "parity" not in job.params:
-        _check_label(precision, _applied(model_file.load_graph(graph.folder), asked))
+        applied = _applied(model_file.load_graph(graph.folder), asked)
+        _check_label(precision, applied)
         model = graph.quantized(asked)
-        return model, graph.folder, qdq.facts(model, len(sets))
+        return model, graph.folder, {**qdq.facts(model, len(sets)), **label.told(applied)}
     trials = _Trials(job, graph, source, temp)
     first = trials.carry_out(ASKED, asked)
     steps = [step for step in job.params["requantize"] if step != SMOOTH or graph.smoothable]
@@ -178,10 +179,11 @@ def ordered(lost: Mapping[str, float]) -> list[str]:
 
 
 def told(tried: Sequence[Attempt]) -> dict[str, Any]:
-    """Facts about more than one attempt."""
-    if len(tried) == 1:
-        return {}
+    """Facts about more than one attempt, or about a first one that has more bits than its name
+    says."""
     chosen, first = best(tried), tried[0]
+    if len(tried) == 1:
+        return label.told(chosen.applied)
     facts: dict[str, Any] = {
         "attempts": [{"step": one.step, "snr": one.snr} for one in tried],
         "applied": {"step": chosen.step, **chosen.applied},
@@ -191,6 +193,8 @@ def told(tried: Sequence[Attempt]) -> dict[str, Any]:
             facts[name] = sorted(names)
     if chosen is first:
         notice = f"quantized in {len(tried)} ways, none better: {first.snr:g} dB above the error"
+        if said := label.told(chosen.applied):
+            notice = f"{said['notice']}: {notice}"
     else:
         gain = f"{first.snr:g} -> {chosen.snr:g} dB above the error"
         short = " (still misses parity)" if chosen.distance.fault else ""

@@ -81,6 +81,13 @@ def applied(
     }
 
 
+def told(found: Mapping[str, Any]) -> dict[str, Any]:
+    """The facts and the notice of what is `applied`, if the precision says less."""
+    if not found.get("wide") and not found.get("float"):
+        return {}
+    return {"applied": dict(found), "notice": found["label"]}
+
+
 def wide_results(model: Any) -> float:
     """The share of the activations of a quantized graph that have 16 bits, rounded up."""
     kinds = {tensor.name: tensor.data_type for tensor in model.graph.initializer}

@@ -47,6 +47,14 @@ def test_a_graph_that_reaches_parity_is_not_touched() -> None:
     assert told(found) == {}
 
 
+def test_what_the_first_graph_keeps_in_float_is_told() -> None:
+    applied = {"label": "w8a16, 1 operator in float", "wide": 0, "float": 1}
+    kept = replace(tried([21])[0], applied=applied)
+    assert told([kept]) == {"applied": applied, "notice": "w8a16, 1 operator in float"}
+    vain = told([kept, replace(kept, step="wide", distance=Distance(1, "bad"))])
+    assert vain["notice"].startswith("w8a16, 1 operator in float")
+
+
 def test_the_order_is_fixed_and_ends_with_the_first_that_passes() -> None:
     assert ALL == ("percentile", "smooth", "wide", "wider", "float")
     found = tried([5, 6, 7, 20.5, 30])
