@@ -146,9 +146,9 @@ def _notes(one: Metadata, other: Metadata) -> Iterator[str]:
         was, now = getattr(one, name), getattr(other, name)
         if was != now:
             yield f"{_CALLED.get(name, name)}: {was or 'unknown'} -> {now or 'unknown'}"
-    for which, metadata in (("the first", one), ("the second", other)):
+    for which, metadata in (("before", one), ("after", other)):
         if metadata.emulated:
-            yield f"{which} was traced on an emulator: its times say nothing about the device"
+            yield f"{which}: traced on an emulator, whose times say nothing about the device"
         yield from (f"{which}: {text}" for text in metadata.warnings or ())
 
 

@@ -19,7 +19,7 @@ def render(trace: Trace, against: Trace | None = None) -> str:
     told, about = trace.to_json(), trace.metadata
     for one in told["operators"]:
         one["samples_us"] = one.get("samples_us", [])[: MOST_SAMPLES + 1]
-    compared = asdict(difference(trace, against)) if against is not None else None
+    compared = asdict(difference(before=against, after=trace)) if against is not None else None
     mark = " (emulated)" if about.emulated else ""
     return webpage(
         "trace",

@@ -115,9 +115,9 @@ def _compared(trace: Trace, other: Trace | None, arguments: Arguments) -> dict[s
     if other is None:
         part = trace.metadata.component or "the model"
         raise UsageError(f"there is no trace of {part} to compare with", hint="name the same model")
-    found = difference(trace, other)
+    found = difference(before=other, after=trace)
     if not arguments.json:
-        print(f"against {other.metadata.model}")
+        print(f"before: {other.metadata.model}; after: {trace.metadata.model}")
     _print(arguments, partial(lines, found))
     return {"trace": trace.to_json(), "against": other.to_json(), "difference": found}
 

@@ -164,9 +164,9 @@ function compared() {
   if (!difference) return;
   const box = $("difference"), told = difference.groups.filter((one) => one.delta_us !== 0);
   box.hidden = false;
-  const change = difference.before_us ? ` (${(100 * difference.delta_us / difference.before_us).toFixed(1)}%)` : "";
-  const [here, there] = [difference.before_emulated, difference.after_emulated].map(markOf);
-  box.firstElementChild.textContent = `Against ${difference.after}: operators ${time(difference.before_us)}${here} → ${time(difference.after_us)}${there}${change}`;
+  const change = difference.before_us ? ` (${difference.delta_us > 0 ? "+" : ""}${(100 * difference.delta_us / difference.before_us).toFixed(1)}%)` : "";
+  const [was, now] = [difference.before_emulated, difference.after_emulated].map(markOf);
+  box.firstElementChild.textContent = `Against ${difference.before}: operators ${time(difference.before_us)}${was} → ${time(difference.after_us)}${now}${change}`;
   const most = Math.max(...told.map((one) => Math.abs(one.delta_us)), 1e-9);
   const names = (list) => list.map((one) => one.name).join(", ");
   const lines = told.map((one) => {
@@ -178,7 +178,7 @@ function compared() {
         names(one.before) !== names(one.after) && el("div", { class: "dim" }, `${names(one.before) || "nothing"} → ${names(one.after) || "nothing"}`)));
   });
   box.lastElementChild.append(...difference.notes.map((note) => el("p", { class: "dim" }, note)),
-    lines.length ? table(["difference", "", `here${here}`, `there${there}`, "operators"], lines, [0, 2, 3]) : el("p", { class: "dim" }, "No operator takes longer or shorter."));
+    lines.length ? table(["difference", "", `before${was}`, `after${now}`, "operators"], lines, [0, 2, 3]) : el("p", { class: "dim" }, "No operator takes longer or shorter."));
   lines.slice(MOST_GROUPS).forEach((line) => { line.hidden = true; });
   if (lines.length <= MOST_GROUPS) return;
   const rest = el("button", { type: "button", class: "quiet", on: { click: () => {

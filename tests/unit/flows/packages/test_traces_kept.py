@@ -49,28 +49,30 @@ def test_rubbish_is_one_line(
     assert err.count("\n") == 1
 
 
-def test_two_kept_traces_are_compared_and_shown(
+def test_what_is_named_first_comes_after_what_it_is_compared_with(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
-    keep(sample(), {}, tmp_path / "a")
-    slower = sample(model="slower.onnx")
-    first, *others = slower.operators
-    doubled = tuple(2 * one for one in first.samples_us)
-    longer = replace(first, samples_us=doubled, avg_us=2 * first.avg_us)
-    keep(replace(slower, operators=(longer, *others)), {}, tmp_path / "b")
-    words = ["trace", "a", "--against", "b", "--top-k", "1"]
+    whole = sample(model="whole.onnx")
+    about = replace(whole.metadata, model="third.onnx")
+    third = whole.operators[: len(whole.operators) // 3]
+    keep(whole, {}, tmp_path / "old")
+    keep(replace(whole, metadata=about, operators=third), {}, tmp_path / "new")
+    words = ["trace", "new", "--against", "old", "--top-k", "1"]
     assert main([*words, "--html", "page.html"]) == 0
     told = capsys.readouterr()
-    assert "against slower.onnx" in told.out
+    assert "before: whole.onnx; after: third.onnx" in told.out
+    assert "(-" in told.out, "two thirds less is less"
+    assert "(only before)" in told.out
     assert "before (emulated)  after (emulated)  operator" in told.out
     assert "wrote" in told.err
-    assert "slower.onnx" in (tmp_path / "page.html").read_text("utf-8")
+    assert "whole.onnx" in (tmp_path / "page.html").read_text("utf-8")
     assert main([*words, "--json"]) == 0
     (found,) = json.loads(capsys.readouterr().out)
-    assert found["difference"]["groups"][0]["name"] == first.name
-    assert found["difference"]["delta_us"] > 0
+    assert found["difference"]["before"] == found["against"]["metadata"]["model"] == "whole.onnx"
+    assert found["difference"]["after"] == found["trace"]["metadata"]["model"] == "third.onnx"
+    assert found["difference"]["delta_us"] < 0
 
 
 def test_reports_link_to_the_pages_of_traces(

@@ -108,7 +108,7 @@ def test_what_else_differs_is_told_and_an_emulator_is_called_one() -> None:
     assert difference(one, other).notes == (
         "device: npu -> cpu",
         "threads: 1 -> 2",
-        "the first was traced on an emulator: its times say nothing about the device",
+        "before: traced on an emulator, whose times say nothing about the device",
     )
     text = "\n".join(lines(difference(one, replace(other, operators=(op("x", 3, "x"),))), 5, 80))
     assert "before (emulated)  after " in text

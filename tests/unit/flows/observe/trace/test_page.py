@@ -60,9 +60,10 @@ def test_names_of_a_model_are_never_markup() -> None:
 def test_a_page_against_another_trace_holds_the_difference() -> None:
     one = sample()
     faster = replace(one, operators=one.operators[1:], metadata=replace(one.metadata, model="b"))
-    found = data_of(render(one, faster))["difference"]
-    assert found["after"] == "b"  # type: ignore[index]
+    found = data_of(render(faster, one))["difference"]
+    assert (found["before"], found["after"]) == (one.metadata.model, "b")  # type: ignore[index]
     assert found["groups"][0]["what"] == "only before"  # type: ignore[index]
+    assert found["delta_us"] < 0  # type: ignore[index]
 
 
 def test_a_large_trace_keeps_a_page_small() -> None:
