@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -34,6 +34,8 @@ from workers.session import CPU
 STAGE = "trace"
 WRITTEN = ("profile", "log", "runs")
 """Kinds of files that a monitor reports."""
+STALLED = 10
+"""So many times the usual run: other work had the processor meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,17 @@ class Plan:
     level: str
     window: Window
     threads: int = 0
+
+
+def _stalled(wall: Sequence[float], source: str) -> Iterator[str]:
+    """That one run took far longer than the others: the times of its operators say little."""
+    usual, longest = (median(wall), max(wall)) if wall else (0.0, 0.0)
+    if len(wall) < 3 or longest <= STALLED * usual:
+        return
+    found = f"one run took {longest / usual:.0f} times as long as the others"
+    if source == "openvino":
+        found += ", and OpenVINO tells only the mean of all runs: trace again"
+    yield found
 
 
 def source_of(runtime: Runtime) -> str:
@@ -73,7 +86,9 @@ class Tracer:
         if told.get("monitor"):
             return Trace(about, TraceStatus.NO_DATA, error=told["monitor"])
         load.own += told["cpu"]
-        about = replace(about, warnings=tuple(load.warnings()) or None)
+        wall, plain = ([one / 1000 for one in told[name]] for name in ("times", "plain"))
+        doubts = (*load.warnings(), *_stalled(wall, about.tracing_backend))
+        about = replace(about, warnings=doubts or None)
         artifacts = {kind: name for kind in WRITTEN if (name := told["seen"].get(kind))}
         seen = Seen(
             source=about.tracing_backend,
@@ -92,7 +107,6 @@ class Tracer:
             optimized = self._optimized(subject.runtime, graph.file, folder)
             if optimized is not None:
                 onnx.put_outputs(optimized, readings.series)
-        wall, plain = ([one / 1000 for one in told[name]] for name in ("times", "plain"))
         return assembled(about, artifacts, readings, known, wall, plain)
 
     def _watched(self, runtime: Runtime, graph: Graph, plan: Plan, folder: Path) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from matrix.status import FailureClass
 from workers.errors import BuildFailed
 from workers.measure.subject import Artifact, Graph, Subject
 from workers.measure.trace.readings import Window
+from workers.measure.trace.result import Trace
 from workers.measure.trace.tracer import Plan, Tracer
 from workers.runtimes.pool import Runtimes
 from workers.runtimes.runtime import OPENVINO, Runtime
@@ -24,7 +25,8 @@ Times = namedtuple("Times", "user system idle iowait")  # noqa: PYI024 - as psut
 class Answers:
     """Runtimes whose process has run a model of one operator."""
 
-    def __init__(self) -> None:
+    def __init__(self, *times: int) -> None:
+        self.times = times
         self.checker = SimpleNamespace(call=self._unreadable)
 
     def _unreadable(self, *_args: Any, **_more: Any) -> None:
@@ -35,10 +37,30 @@ class Answers:
     def call(self, *_args: Any, **_more: Any) -> Any:
         row = {"name": "a", "type": "Add", "before": 5, "after": 5}
         result = {
-            "at": "", "seen": {"operators": [row]}, "parts": {}, "times": [1000, 3000], "plain": [],
-            "cpu": 3.0,
+            "at": "", "seen": {"operators": [row]}, "parts": {}, "times": list(self.times),
+            "plain": [], "cpu": 3.0,
         }  # fmt: skip
         return SimpleNamespace(result=result)
+
+
+def traced(folder: Path, *times: int) -> Trace:
+    """By OpenVINO, with runs that take so many nanoseconds."""
+    graph = Graph("", folder / "m.onnx", (), {})
+    runtime = Runtime("openvino", OPENVINO, "cpu", "1")
+    tracer = Tracer(cast("Runtimes", Answers(*times)), cast("Any", None))
+    subject = Subject(Artifact("m", "0"), (graph,), runtime)
+    return tracer.trace(subject, graph, Plan("basic", Window(1, len(times))), folder)
+
+
+def test_one_run_that_stood_still_is_told(tmp_path: Path) -> None:
+    steady = traced(tmp_path, *[1000] * 9, 9000)
+    assert "one run took" not in str(steady.metadata.warnings)
+    stood = traced(tmp_path, *[1000] * 9, 90_000)
+    assert stood.metadata.warnings is not None
+    assert stood.metadata.warnings[-1] == (
+        "one run took 90 times as long as the others, and OpenVINO tells only the mean of all "
+        "runs: trace again"
+    )
 
 
 @pytest.mark.parametrize("others", [0.0, 3.0])
@@ -51,11 +73,7 @@ def test_a_trace_on_a_busy_machine_says_so(
     monkeypatch.setattr(psutil, "cpu_count", lambda: 2)
     monkeypatch.setattr("time.monotonic", lambda: next(clock))
     monkeypatch.setattr("time.process_time", lambda: next(own))
-    graph = Graph("", tmp_path / "m.onnx", (), {})
-    runtime = Runtime("openvino", OPENVINO, "cpu", "1")
-    tracer = Tracer(cast("Runtimes", Answers()), cast("Any", None))
-    subject, plan = Subject(Artifact("m", "0"), (graph,), runtime), Plan("basic", Window(1, 2))
-    trace = tracer.trace(subject, graph, plan, tmp_path)
+    trace = traced(tmp_path, 1000, 3000)
     busy = ("other processes used 30% of the processors meanwhile",)
     assert trace.usable
     assert trace.metadata.warnings == (busy if others else None)
