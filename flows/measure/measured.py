@@ -21,6 +21,7 @@ from machine.memory import total
 from machine.waits import WaitRules
 from matrix.digest import tree_digest
 from matrix.errors import UsageError
+from matrix.nearest import hint, quote
 from workers.build.budgets import DiskBudget
 from workers.build.built import Built
 from workers.build.claim import Claim
@@ -31,6 +32,7 @@ from workers.host.watch import HostLimits
 from workers.measure.subject import Artifact, Graph, Subject, file_artifact
 from workers.runtimes.pool import Runtimes
 from workers.runtimes.runtime import Missing, Runtime
+from workers.session import Port
 from workers.store import Store
 from workers.verify.ladder.subject import Subject as Package
 
@@ -147,9 +149,12 @@ class Finder:
         except BuildFailed as error:
             raise UsageError(f"{name} cannot be read as an ONNX model: {error.reason}") from None
         told: Mapping[str, Any] = reply.result[path.name]
+        _check_shapes(name, told["inputs"], choice.shapes)
         beside = sorted({*told["external"], *told["binaries"]})
         artifact = file_artifact(path, beside, name, choice.target or "", choice.profile or "")
         given = (self.settings.cwd / choice.inputs,) if choice.inputs else ()
+        if missing := [file for file in given if not file.is_file()]:
+            raise UsageError(f"--inputs: {missing[0]} is not a file", hint="give .npz or .jsonl")
         graph = Graph("", path, given, dict(choice.shapes))
         return Subject(artifact, (graph,), self.runtime(choice))
 
@@ -171,6 +176,21 @@ class Finder:
 
     def _folder(self, name: str) -> Path:
         return self._opened.enter_context(self.store.scratch.borrow(name))
+
+
+def _check_shapes(
+    name: str, inputs: Mapping[str, Sequence[int | str | None]], given: Mapping[str, Sequence[int]]
+) -> None:
+    """Raise `UsageError` for an input that the model does not have, or a shape it cannot take."""
+    for one, sizes in given.items():
+        if one not in inputs:
+            raise UsageError(f"--shape: {name} has no input {quote(one)}", hint=hint(one, inputs))
+        if not Port(one, "", tuple(inputs[one])).fits(sizes):
+            takes = "x".join(str(size or "?") for size in inputs[one])
+            raise UsageError(
+                f"--shape: '{one}' of {name} cannot be {'x'.join(map(str, sizes))}",
+                hint=f"it takes {takes}",
+            )
 
 
 @contextmanager

@@ -150,6 +150,9 @@ def test_what_cannot_be_measured_is_one_line(project: Project) -> None:
         ("rubbish.onnx", "--target", "mlas_cpu"): "cannot be read as an ONNX model",
         ("a.onnx",): "no target is given for a.onnx (for example --target mlas_cpu)",
         ("a.onnx", "--target", "vitisai_npu"): "vitisai_npu cannot be measured here",
+        ("a.onnx", "--target", "mlas_cpu", "--shape", "z=1x3"): "no input 'z' (valid: x)",
+        ("a.onnx", "--target", "mlas_cpu", "--shape", "x=3x3"): "'x' of a.onnx cannot be 3x3",
+        ("a.onnx", "--target", "mlas_cpu", "--inputs", "no.npz"): "no.npz is not a file",
         ("nothing",): "'nothing' is neither a folder nor a file",
         ("folder",): "modelmill.json cannot be read",
     }
@@ -164,9 +167,8 @@ def test_input_values_that_do_not_fit_are_told(project: Project) -> None:
     onnx.save(packages.model(), project.folder / "a.onnx")
     (project.folder / "bad.npz").write_bytes(b"rubbish")
     words = ("bench", "a.onnx", "--target", "mlas_cpu", "--json")
-    shape, file = project.session([(*words, "--shape", "x=3x3"), (*words, "--inputs", "bad.npz")])
-    for ran, told in ((shape, "has the shape [3, 3] for input x"), (file, "bad.npz")):
-        fault = ran.json()[0]["graphs"][0]["fault"]
-        assert ran.code == 1
-        assert fault["at"] == "feed"
-        assert told in fault["message"]
+    (ran,) = project.session([(*words, "--inputs", "bad.npz")])
+    fault = ran.json()[0]["graphs"][0]["fault"]
+    assert ran.code == 1
+    assert fault["at"] == "feed"
+    assert "bad.npz" in fault["message"]

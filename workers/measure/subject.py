@@ -20,9 +20,9 @@ class Graph:
     """Empty: the model has no other graph."""
     file: Path
     inputs: tuple[Path, ...] = ()
-    """Files of samples (`workers.samples`); none: seeded values in `shapes`."""
+    """Files of samples (`workers.samples`); none: synthetic ones in `shapes`."""
     shapes: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    """Of inputs; an open dimension of an input that is not named here is 1."""
+    """Of inputs; open dimensions of an input that is not named here get usual sizes."""
 
     @property
     def arguments(self) -> dict[str, Any]:

@@ -125,7 +125,7 @@ def counted(run: Run, iterations: int, progress: Callable[[str], None]) -> list[
 
 
 def first_feeds(session: Session, args: Mapping[str, Any]) -> values.Feeds:
-    """The first sample of the given files, else seeded values."""
+    """The first sample of the given files, else a synthetic one."""
     component = str(args.get("component", ""))
     for path in map(Path, args.get("inputs", ())):
         try:
@@ -133,7 +133,8 @@ def first_feeds(session: Session, args: Mapping[str, Any]) -> values.Feeds:
         except (OSError, ValueError, EOFError, KeyError) as error:
             raise values.Misfit(f"the input values {path.name} cannot be read: {error}") from error
         return values.feeds(sample, session.inputs)
-    made = values.made(session.inputs, 0, args.get("shapes", {}))
+    beside = Path(args["file"]).parent
+    made = values.made(session.inputs, 0, args.get("shapes", {}), beside)
     return values.feeds(made, session.inputs)
 
 

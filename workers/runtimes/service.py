@@ -199,11 +199,13 @@ def _given(inputs: Mapping[str, Any], sets: list[values.Feeds]) -> list[values.F
 
 
 def _sets(session: Session, args: Mapping[str, Any]) -> list[values.Feeds]:
-    """The samples; seeded ones if there are none."""
+    """The samples; synthetic ones if there are none."""
     if files := args.get("samples"):
         return [reference.arrays(Path(file)) for file in files]
-    shapes = args.get("shapes", {})
-    return [values.made(session.inputs, seed, shapes) for seed in range(int(args["sets"]))]
+    shapes, beside = args.get("shapes", {}), Path(args["file"]).parent
+    return [
+        values.made(session.inputs, number, shapes, beside) for number in range(int(args["sets"]))
+    ]
 
 
 def _task(session: Session, task: Mapping[str, Any], args: Mapping[str, Any]) -> Answer:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-import zlib
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
-from workers.samples import datasets, files
+from machine.files import read_file
+from workers.engine import StageError
+from workers.samples import datasets, files, synthetic
+from workers.samples.values import told as told_by
 from workers.session import Port
 from workers.sources.errors import one_line
 
 Feeds = dict[str, Any]
+_MOST_CONFIG = 2**22
 
 
 def read(path: Path, component: str, limit: int) -> list[Feeds]:
@@ -70,27 +75,51 @@ def feeds(sample: Mapping[str, Any], ports: Sequence[Port], number: int = 1) -> 
     return found
 
 
-def made(ports: Sequence[Port], seed: int, shapes: Mapping[str, Sequence[int]]) -> Feeds:
-    """Seeded values for a graph without given inputs.
+def made(
+    ports: Sequence[Port], number: int, shapes: Mapping[str, Sequence[int]], beside: Path
+) -> Feeds:
+    """The synthetic sample of this number for a graph without given inputs.
 
-    Integers are 0 or 1, which are valid in every vocabulary and mask; open dimensions are 1.
+    Where no shape is given, open dimensions get the size that the `config.json` beside the model
+    tells, else a usual one. Raises `Misfit` for inputs that no values can be made for.
     """
-    import numpy as np
+    config = _config(beside / "config.json")
+    wanted = {
+        port.name: Port(
+            port.name, port.dtype or "float32", tuple(shapes.get(port.name, port.shape))
+        )
+        for port in ports
+    }
+    try:
+        return synthetic.sample(wanted, _sizes(config), config, number)
+    except StageError as error:
+        raise Misfit(f"{error}; give input values with --inputs") from error
 
-    found = {}
-    for port in ports:
-        random = np.random.default_rng([seed, zlib.crc32(port.name.encode())])
-        shape = shapes.get(port.name) or [
-            dim if isinstance(dim, int) and dim > 0 else 1 for dim in port.shape
-        ]
-        kind = np.dtype(port.dtype or "float32")
-        if "mask" in port.name:
-            found[port.name] = np.ones(shape, kind)
-        elif kind.kind in "iub":
-            found[port.name] = random.integers(0, 2, shape).astype(kind)
-        else:
-            found[port.name] = random.standard_normal(shape).astype(kind)
-    return found
+
+def _config(file: Path) -> Any:
+    """The configuration of the model as Transformers wrote it; empty if there is none."""
+    try:
+        text = read_file(file, _MOST_CONFIG)
+        found = json.loads(text, object_hook=lambda of: SimpleNamespace(**of))
+    except (OSError, ValueError, RecursionError):
+        return SimpleNamespace()
+    return found if isinstance(found, SimpleNamespace) else SimpleNamespace()
+
+
+def _sizes(config: Any) -> dict[str, int]:
+    vision = getattr(config, "vision_config", config)
+    side, channels = told_by(vision, "image_size"), told_by(vision, "num_channels")
+    longest = told_by(config, "max_position_embeddings", "n_positions")
+    bins = told_by(config, "num_mel_bins")
+    usual = synthetic.USUAL["sequence_length"]
+    found = {
+        "height": side,
+        "width": side,
+        "num_channels": channels,
+        "feature_size": bins,
+        "sequence_length": min(longest, usual) if longest else None,
+    }
+    return {name: size for name, size in found.items() if size and size > 0}
 
 
 Outputs = Mapping[str, Any]

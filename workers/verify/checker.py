@@ -24,6 +24,7 @@ from workers.sources.onnx_graph import (
     STANDARD,
     all_tensors,
     attributes,
+    dims,
     external,
     graphs,
     inputs,
@@ -70,10 +71,11 @@ class Checker(OrtService):
 
 
 def references(folder: Path, name: str) -> Answer:
-    """The context binaries and the tensor files of a model. Raises for tensors outside."""
+    """The inputs, context binaries and tensor files of a model. Raises for tensors outside."""
     model = load(folder / name)
     files = {_external(folder, folder / name, tensor) for tensor in all_tensors(model)} - {""}
-    return {**read_contexts(model, folder, name), "external": sorted(files)}
+    shapes = {value.name: dims(value) for value in inputs(model)}
+    return {**read_contexts(model, folder, name), "external": sorted(files), "inputs": shapes}
 
 
 def inspect(folder: Path, path: Path) -> Answer:

@@ -50,7 +50,7 @@ def add_subject(parser: Parser, *, required: bool = True) -> None:
           help="a device profile to measure on, with its options")
     add("--stamp", dest="batch", help="with a cell: the batch it belongs to")
     add("--shape", action="append", default=[], metavar="INPUT=1x128",
-        help="with .onnx files: the shape of an input; open dimensions are 1 otherwise")
+        help="with .onnx files: the shape of an input; open dimensions get usual sizes otherwise")
     add("--inputs", metavar="FILE", help="with .onnx files: input values (.npz or .jsonl)")
     # fmt: on
 

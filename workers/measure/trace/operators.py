@@ -176,5 +176,5 @@ def estimated(
 def _middle(values: Sequence[float]) -> float:
     """The mean of the middle half: no outlier counts, and whole microseconds still average."""
     ordered = sorted(values)
-    cut = len(ordered) // 4
+    cut = max(len(ordered) // 4, len(ordered) > 2)
     return fmean(ordered[cut : len(ordered) - cut])
