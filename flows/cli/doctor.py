@@ -15,6 +15,7 @@ from importlib.metadata import PackageNotFoundError, distribution, packages_dist
 from pathlib import Path
 
 from flows.cli.installation import not_installed, overwritten, sharers
+from flows.output.masking import masked
 from flows.output.quantity import named, show_size
 from flows.settings.engines import engine_environment, engine_spec, runtimes_of
 from flows.settings.settings import Settings
@@ -31,6 +32,7 @@ from workers.host.watch import HostLimits
 from workers.measure.quiet import lacking
 from workers.runtimes.pool import Runtimes
 from workers.runtimes.runtime import Missing
+from workers.sources.errors import one_line
 
 _BUILD = ("torch", "transformers", "optimum", "optimum-onnx", "onnx", "safetensors", "pillow")
 _RUNTIME = "onnxruntime-windowsml" if sys.platform == "win32" else "onnxruntime"
@@ -39,6 +41,7 @@ _SWEEP = ("prefect", "sqlalchemy", "sqlmodel", "alembic", "fastapi", "orjson", "
 _FOR = {"sweep": "to sweep and to look into a state", "build": "to build on this machine"}
 _LEAST_FREE = 10 * 10**9
 _START_LIMIT = 120.0
+_ANSWER_LIMIT = 5.0
 
 
 class Health(StrEnum):
@@ -143,7 +146,9 @@ def _engine(settings: Settings, name: str, logs: Path) -> str:
     limits = HostLimits(start_timeout=_START_LIMIT, plan_timeout=_START_LIMIT)
     with closing(EngineHost(spec, limits=limits, log_dir=logs)) as host:
         tools = host.tools()
-    return ", ".join(f"{tool} {found}" for tool, found in sorted(tools.items()))
+    # Digests of our own code are part of the keys of stages, and tell people nothing.
+    named = {tool: found for tool, found in tools.items() if not tool.startswith("engine.")}
+    return ", ".join(f"{tool} {found or 'none'}" for tool, found in sorted(named.items()))
 
 
 def _runtimes(settings: Settings, logs: Path) -> Iterator[Finding]:
@@ -229,9 +234,20 @@ def quiet_finding(ledger: Ledger) -> Finding:
 def _prefect() -> Finding:
     if not _version("prefect"):
         return Finding("prefect", Health.NOTE, "needs the sweep extra")
-    url = os.environ.get("PREFECT_API_URL")
-    text = f"runs are shown on {url}" if url else "each sweep starts a server of its own"
-    return Finding("prefect", Health.GOOD, f"prefect {_version('prefect')}, {text}")
+    version, url = f"prefect {_version('prefect')}", os.environ.get("PREFECT_API_URL")
+    if not url:
+        return Finding("prefect", Health.GOOD, f"{version}, each sweep starts a server of its own")
+    import httpx
+
+    shown = masked(url)
+    try:
+        with httpx.Client(timeout=_ANSWER_LIMIT) as client:
+            client.get(f"{url.rstrip('/')}/health").raise_for_status()
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        text = f"{version}, but the server {shown} does not answer: {masked(one_line(error))}"
+        mend = "start it, correct PREFECT_API_URL, or remove it for sweeps on this machine"
+        return Finding("prefect", Health.BAD, text, mend)
+    return Finding("prefect", Health.GOOD, f"{version}, runs are shown on {shown}")
 
 
 def _asked(what: str, ask: Callable[[], Finding | str]) -> Finding:
