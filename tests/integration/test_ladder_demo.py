@@ -53,3 +53,21 @@ def test_every_cell_of_the_demo_is_run_and_three_targets_on_their_own(tmp_path: 
             for model, row in COMPOSITES.items():
                 if one.cell.startswith(model):
                     assert row in parity[runtime], (one.cell, runtime, list(parity[runtime]))
+
+
+def test_a_graph_of_8_and_16_bits_computes_the_same_on_the_npu(tmp_path: Path) -> None:
+    if not all(kind.installed for kind in KINDS if kind.extra == "qnn"):
+        lacking("the runtime of qnn")
+    project = Project(tmp_path, {"MODELMILL_ENGINE": "optimum", "MODELMILL_RUNTIMES": ""})
+    only = ("--only", "demo/vit-tiny:*", "--target", "qnn_npu", "--precision", "w8a8")
+    with project.start("sweep", "demo", *only, "--stamp", "one", plain=True) as running:
+        ran = running.end(800)
+    assert ran.code == 0, ran
+    (cell,) = [one for one in project.outcomes("one").values() if one.target != "export"]
+    assert cell.evidence is not None
+    feed = project.feed()
+    told = [one.description for name in feed.packages() for one in feed.versions(name)]
+    assert any("operators in 16-bit results" in one for one in told), told
+    (rows,) = [rung["evidence"][OWN["qnn_npu"]] for rung in cell.evidence["rungs"]
+               if rung["name"] == "parity"]  # fmt: skip
+    assert min(row["snr"] for row in rows.values()) >= 12

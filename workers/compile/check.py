@@ -1,4 +1,7 @@
-"""Checking a compiled model: it opens on its provider and answers as the portable model does."""
+"""Checking a compiled model: it opens on its provider and answers as the portable model does.
+
+Both run on samples that the package is judged on, or on seeded values if there is no package.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from matrix.digest import SAMPLES, is_reference
 from matrix.verification import Limit
 from workers.host.watch import Watching
 from workers.numerics.compare import fault
@@ -54,10 +58,11 @@ def check_compiled(
     if shared and not runtime.shared_contexts:
         return Checked(None, SHARED)
     reference = scratch / "reference.npz"
-    told = runtimes.measure(runtime, _request(portable, save=reference), watching)
+    samples = samples_of(portable)
+    told = runtimes.measure(runtime, _request(portable, samples, save=reference), watching)
     if told.get("error"):
         return Checked(None, f"the portable model does not run: {told['error']}")
-    found = runtimes.measure(runtime, _request(compiled, reference=reference), watching)
+    found = runtimes.measure(runtime, _request(compiled, samples, reference=reference), watching)
     problem = found.get("error") or next(_differences(told, found), "")
     return Checked(
         passed=not problem,
@@ -69,9 +74,24 @@ def check_compiled(
     )
 
 
-def _request(file: Path, **more: Path) -> dict[str, Any]:
+def samples_of(model: Path) -> list[str]:
+    """Judged samples of the package that a model is in; none: it is in no package."""
+    beside = model.parent
+    for folder in (
+        beside / SAMPLES / model.stem,
+        beside / SAMPLES,
+        beside.parent / SAMPLES / beside.name,
+    ):
+        names = [one for one in folder.glob("*.npz") if not is_reference(f"{SAMPLES}/{one.name}")]
+        if names:
+            return [str(one.absolute()) for one in sorted(names)[:SETS]]
+    return []
+
+
+def _request(file: Path, samples: Sequence[str], **more: Path) -> dict[str, Any]:
     files = {key: str(one) for key, one in more.items()}
-    return {"file": str(file.absolute()), "sets": SETS, "limit": asdict(SAME), **files}
+    given = {"samples": list(samples)} if samples else {"sets": SETS}
+    return {"file": str(file.absolute()), "limit": asdict(SAME), **given, **files}
 
 
 def _opening(told: Mapping[str, Any]) -> Opening | None:
