@@ -14,21 +14,21 @@ is gone on this host) loses its lease at once.
     open_state(path | url) --> State --+-- sweeps, seeding    what is to be done, what the feed has
       (state; database)                +-- leases             who does it
                                        +-- recording          what came of it
-                                       +-- measuring          how fast it is
-                                       +-- tuning             trials of other builds
                                        |
     read_state(path | url) --> StateReader
       (reading; file)                  +-- queries, history   status, reports, estimates, explain
                                        +-- measurements       benchmarks, and what is to measure
-                                       +-- tunings            trials with their sessions
+                                       +-- tunings            trials of other builds
 
-`schema` holds the tables, `records` what goes in and out, `transitions` which status may follow
-which, `changes` what happens to many cells at once. Writing goes through SQLAlchemy and
+`schema` holds the tables and `statements.sql` everything that changes them: two pages that tell the
+whole protocol. `records` is what goes in and out, `transitions` which status may follow which,
+`changes` what happens to many cells at once. Both pages, and all queries, are SQL that SQLite and
+PostgreSQL share; `sql` knows the few words that they write differently. Writing goes through
 `Database.attempt`, which repeats it after a lost race and, with `Patience`, through an outage.
-Reading is plain SQL for whatever answers `Rows.fetch`: the `Database`, or a `StateFile`, which
-loads neither SQLAlchemy nor SQLModel, so that `modelmill status` answers at once. `rows` makes
-records of what comes back. A token is the id of the event that records its lease: ids are never
-given out twice.
+Reading goes through whatever answers `Rows.fetch`: the `Database`, or a `StateFile`, which loads
+neither SQLAlchemy nor SQLModel, so that `modelmill status` answers at once. `rows` makes records of
+what comes back. A token is the id of the event that records its lease: ids are never given out
+twice.
 
 The room imports `matrix` and `machine`, nothing else of ours.
 """

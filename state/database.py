@@ -6,30 +6,21 @@ import copy
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from functools import cache, partial
+from typing import Any, Self, TypeVar
 
-from sqlalchemy import Connection, Engine, Float, Table, Text, create_engine, event, text
-from sqlalchemy.dialects import sqlite
+from sqlalchemy import Connection, CursorResult, Engine, TextClause, create_engine, event, text
 from sqlalchemy.engine import URL
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
-from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.pool import ConnectionPoolEntry
-from sqlalchemy.sql.compiler import SQLCompiler
-from sqlalchemy.sql.functions import FunctionElement
 
-from state.damage import parsed
 from state.errors import StateError, StateUnavailable, of_sqlite
 from state.file import BUSY_SECONDS
-from state.rows import Row, clock, texts_in, with_lists
-from state.text import to_json
-
-if TYPE_CHECKING:
-    from sqlalchemy.dialects import postgresql
+from state.sql import Row, plain, spoken
 
 T = TypeVar("T")
 
@@ -56,31 +47,6 @@ _LINK = {
 
 class Raced(StateUnavailable):
     """Another process was faster; the transaction was rolled back and can be repeated."""
-
-
-class now(FunctionElement[float]):  # noqa: N801 - reads as the SQL function it is
-    """The database's clock, in seconds since the epoch."""
-
-    type = Float()
-    inherit_cache = True
-
-
-class items(FunctionElement[str]):  # noqa: N801 - reads as the SQL function it is
-    """The texts of a list that is given as JSON: one parameter, however many there are."""
-
-    type = Text()
-    inherit_cache = True
-
-
-@compiles(now)
-def _now(_element: now, compiler: SQLCompiler, **_kw: Any) -> str:
-    return clock(sqlite=compiler.dialect.name == "sqlite")
-
-
-@compiles(items)
-def _items(element: items, compiler: SQLCompiler, **options: Any) -> str:
-    parameter = compiler.process(element.clauses, **options)
-    return texts_in(parameter, sqlite=compiler.dialect.name == "sqlite")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +76,35 @@ class Patience:
 
 IMPATIENT = Patience(wait=lambda _seconds: True)
 """Every error is reported at once."""
+
+
+class Transaction:
+    """What changes the state at once: statements of `statements.sql`, by name."""
+
+    def __init__(self, connection: Connection, *, sqlite: bool) -> None:
+        self.sqlite = sqlite
+        self._connection = connection
+
+    def run(self, name: str, /, **values: Any) -> CursorResult[Any]:
+        """Run a statement."""
+        return self._connection.execute(self._named(name), plain(values))
+
+    def rows(self, name: str, /, **values: Any) -> list[Row]:
+        """The rows that a statement finds."""
+        return [dict(row) for row in self.run(name, **values).mappings()]
+
+    def each(self, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Run a statement for each of these rows."""
+        if given := [plain(row) for row in rows]:
+            self._connection.execute(self._named(name), given)
+
+    def _named(self, name: str) -> TextClause:
+        return _clause(f"{{{name}}}", sqlite=self.sqlite)
+
+
+@cache
+def _clause(query: str, *, sqlite: bool) -> TextClause:
+    return text(spoken(query, sqlite=sqlite))
 
 
 class Database:
@@ -143,23 +138,23 @@ class Database:
 
     def fetch(self, query: str, **values: Any) -> list[Row]:
         """The rows of a query with `:names`; waits through an outage."""
-        query, plain = with_lists(query, values, sqlite=self.sqlite)
+        asked = _clause(query, sqlite=self.sqlite), plain(values)
 
         def call() -> list[Row]:
             with self.read() as connection:
-                return [dict(row) for row in connection.execute(text(query), plain).mappings()]
+                return [dict(row) for row in connection.execute(*asked).mappings()]
 
         return self._patience.through(call)
 
-    def attempt(self, work: Callable[[Connection], T]) -> T:
+    def attempt(self, work: Callable[[Transaction], T]) -> T:
         """Run `work` in a write transaction; repeats it after a lost race or an outage."""
         return self._patience.through(lambda: self._raced(work))
 
-    def _raced(self, work: Callable[[Connection], T]) -> T:
+    def _raced(self, work: Callable[[Transaction], T]) -> T:
         for _ in range(RACES):
             try:
                 with self.write() as connection:
-                    return work(connection)
+                    return work(Transaction(connection, sqlite=self.sqlite))
             except Raced:
                 continue
         raise StateUnavailable(f"the state {self.label} is too busy", hint="try again")
@@ -193,14 +188,6 @@ class Database:
                 raise DBAPIError(None, None, error) from error
             finally:
                 pooled.close()
-
-    def insert(self, table: Table) -> sqlite.Insert | postgresql.Insert:
-        """INSERT with ON CONFLICT, which both databases have under names of their own."""
-        if self.sqlite:
-            return sqlite.insert(table)
-        from sqlalchemy.dialects import postgresql  # loaded late: every `status` would pay for it
-
-        return postgresql.insert(table)
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -236,17 +223,13 @@ def _engine(url: URL, is_sqlite: bool) -> Engine:
     if not is_sqlite:
         engine = create_engine(
             url,
-            json_serializer=to_json,
-            json_deserializer=parsed,
             pool_pre_ping=True,
             max_overflow=50,
             connect_args=_LINK,
         )
-        # Many rows as one statement, which SQLAlchemy does by itself for the older driver only.
-        engine.dialect.use_insertmanyvalues_wo_returning = True
         event.listen(engine, "connect", partial(_limit, engine.dialect.loaded_dbapi.Error))
         return engine
-    engine = create_engine(url, json_serializer=to_json, json_deserializer=parsed, max_overflow=50)
+    engine = create_engine(url, max_overflow=50)
     event.listen(engine, "connect", _configure)
     event.listen(engine, "begin", _begin)
     return engine

@@ -19,7 +19,7 @@ from typing import Any
 from urllib.parse import quote
 
 from state.errors import StateError, of_sqlite
-from state.rows import Row, Rows, with_lists
+from state.sql import Row, Rows, plain, spoken
 
 BUSY_SECONDS = 60
 """How long to wait for another process's transaction; the longest of ours takes seconds."""
@@ -45,7 +45,7 @@ class StateFile:
     def fetch(self, query: str, **values: Any) -> list[Row]:
         """The rows of a query."""
         with self._turn, self._in_our_words():
-            asked = with_lists(query, values, sqlite=True)
+            asked = spoken(query, sqlite=True), plain(values)
             return [dict(row) for row in self._connection.execute(*asked)]
 
     def close(self) -> None:

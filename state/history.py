@@ -5,7 +5,8 @@ from __future__ import annotations
 from matrix.status import Status
 from state.damage import mapping, number, parsed
 from state.records import Json, StageRun
-from state.rows import Part, Row, records
+from state.rows import Part, records
+from state.sql import Row
 
 _RECENT = "SELECT id FROM sweep ORDER BY id DESC LIMIT 3"
 """The sweeps that overheads are taken from."""
@@ -27,7 +28,7 @@ _UNIT_COSTS = """
 """
 _MOMENTS = f"""
     SELECT sweep_id, cell, status, max(at) AS at FROM event
-    WHERE sweep_id IN ({_RECENT}) AND status IN :steps
+    WHERE sweep_id IN ({_RECENT}) AND status IN {{each steps}}
     GROUP BY sweep_id, cell, status ORDER BY sweep_id
 """  # noqa: S608 - a constant
 _SPENT = f"""

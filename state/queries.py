@@ -14,7 +14,8 @@ from matrix.status import Status
 from state.damage import reading
 from state.errors import StateError
 from state.records import Event, Holder, Kind, Outcome, Remaining, StageRun, SweepInfo
-from state.rows import Part, Row, records, selected
+from state.rows import Part, records, selected
+from state.sql import Row
 
 _PAGE = 2_000
 _LONG = {"evidence", "log_tail"}
@@ -53,7 +54,7 @@ class Queries(Part):
 
     def now(self) -> float:
         """The database's clock."""
-        return float(self._rows.fetch(f"SELECT {self._now} AS now")[0]["now"])
+        return float(self._rows.fetch("SELECT {now} AS now")[0]["now"])
 
     def sweep(self, sweep_id: int) -> SweepInfo:
         """A sweep as it stands."""
@@ -185,7 +186,7 @@ class Queries(Part):
 
     def leases(self, sweep_id: int | None = None) -> list[Holder]:
         """Who holds what, in one sweep or in all."""
-        columns = f"lease.*, expires_at <= {self._now} AS expired"
+        columns = "lease.*, expires_at <= {now} AS expired"
         order = "ORDER BY taken_at"
         return self._records(Holder, "lease", "model", order, columns, sweep_id=sweep_id)
 

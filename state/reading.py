@@ -10,7 +10,7 @@ from state.file import StateFile, check_pages, is_fresh
 from state.history import History
 from state.measurements import Measurements
 from state.queries import Queries
-from state.rows import Rows
+from state.sql import Rows
 from state.tunings import Tunings
 
 

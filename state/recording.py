@@ -3,31 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
 from typing import Any
-
-from sqlalchemy import Connection, Float, bindparam, case, func, insert, select, update
-from sqlalchemy.sql.dml import ReturningUpdate
 
 from matrix.needs import to_text
 from matrix.status import FailureClass, Status
 from state import changes
-from state.database import now
+from state.database import Transaction
 from state.errors import BadTransition, StateError
 from state.records import Facts, Json, Kind, Lease, StageRun
-from state.schema import outcome, stage_key, stage_run
+from state.rows import WritingPart
 from state.text import LOG_LENGTH, clean, columns_of
 from state.transitions import DEFAULT_CLASS, FINAL, RUNNING, SOURCES
 
 _IN_EVENT = ("tree", "failure", "stage", "exit_code", "message", "bytes", "seconds")
 _OF_RUN = tuple(name for name in StageRun.__slots__ if name not in {"id", "at", "parts"})
-_STANDING = select(outcome.c.status, outcome.c.token, outcome.c.model, outcome.c.needs).where(
-    changes.bound(outcome, "sweep_id", "cell")
-)
-_ADD_RUNS = insert(stage_run).values(at=now())
 
 
-class Recording(changes.WritingPart):
+class Recording(WritingPart):
     """The part of `State` that slots write to."""
 
     def record(
@@ -43,66 +35,58 @@ class Recording(changes.WritingPart):
         if held is None and status in RUNNING:
             raise StateError(f"{cell} cannot be {status} without a lease")
         known = _known(status, facts)
-        values: dict[str, Any] = {
-            "of_sweep_id": sweep_id,
-            "of_cell": cell,
-            **_values(status, known),
+        values = {
+            **dict.fromkeys(Facts.__slots__),
+            **known,
+            "sweep_id": sweep_id,
+            "cell": cell,
+            "status": status,
+            "model": held.model if held else None,
+            "needs": to_text(held.needs) if held else None,
+            "token": held.token if held else None,
+            "running": status in RUNNING,
+            "while_running": RUNNING,
+            "sources": sorted(SOURCES[status]),
         }
-        if held is not None:
-            values |= {"of_model": held.model, "of_needs": to_text(held.needs)}
-            if status is not Status.PLANNED:
-                values["token"] = held.token
+        change = "record_planned" if status is Status.PLANNED else "record"
         tries = 0
 
-        def work(connection: Connection) -> None:
+        def work(sql: Transaction) -> None:
             nonlocal tries
             tries += 1
-            model = connection.execute(_change(status, held is not None), values).scalar()
+            model = sql.run(change, **values).scalar()
             if model is None:
-                _refuse(connection, held, sweep_id, cell, status, again=tries > 1)
+                _refuse(sql, held, sweep_id, cell, status, again=tries > 1)
                 return
-            changes.add_event(
-                connection,
-                sweep_id,
-                Kind.STATUS,
-                cell=cell,
-                model=model,
-                status=status.value,
-                token=held.token if held else None,
-                owner=held.owner if held else None,
-                data={name: known[name] for name in _IN_EVENT if name in known} or None,
-            )
+            told = changes.of_holder(held) if held else {"model": model}
+            data = {name: known[name] for name in _IN_EVENT if name in known} or None
+            told |= {"cell": cell, "status": status, "data": data}
+            changes.add_event(sql, sweep_id, Kind.STATUS, **told)
             if stages:
-                self._add_stages(connection, sweep_id, model, stages)
+                _add_stages(sql, sweep_id, model, stages)
             if status in FINAL:
-                changes.open_benches(connection, sweep_id, model)
+                sql.run("open_benches", sweep_id=sweep_id, model=model)
 
         self._attempt(work, held)
 
     def note(self, sweep_id: int, kind: Kind, data: Json | None = None) -> int:
         """Append an event about the sweep as a whole; returns its id."""
-        return self._attempt(
-            lambda connection: changes.add_event(connection, sweep_id, kind, data=data)
-        )
+        return self._attempt(lambda sql: changes.add_event(sql, sweep_id, kind, data=data))
 
-    def _add_stages(
-        self, connection: Connection, sweep_id: int, model: str, stages: Sequence[StageRun]
-    ) -> None:
-        parts = {run.key: run.parts for run in stages}
-        connection.execute(
-            self.database.insert(stage_key).on_conflict_do_nothing(),
-            # In one order, so that two writers of the same keys cannot block each other.
-            [{"key": key, "parts": parts[key]} for key in sorted(parts)],
-        )
+
+def _add_stages(sql: Transaction, sweep_id: int, model: str, stages: Sequence[StageRun]) -> None:
+    parts = {run.key: run.parts for run in stages}
+    # In one order, so that two writers of the same keys cannot block each other.
+    sql.each("add_key", ({"key": key, "parts": parts[key]} for key in sorted(parts)))
+    fixed = {"sweep_id": sweep_id, "model": model}
+    sql.each(
+        "add_run",
         # The clock may have been set back.
-        fixed = {"sweep_id": sweep_id, "model": model}
-        connection.execute(
-            _ADD_RUNS,
-            [
-                {**columns_of(run, *_OF_RUN), **fixed, "seconds": max(run.seconds, 0.0)}
-                for run in stages
-            ],
-        )
+        (
+            {**columns_of(run, *_OF_RUN), **fixed, "seconds": max(run.seconds, 0.0)}
+            for run in stages
+        ),
+    )
 
 
 def _known(status: Status, facts: Facts) -> dict[str, Any]:
@@ -121,43 +105,8 @@ def _known(status: Status, facts: Facts) -> dict[str, Any]:
     return {name: value for name, value in columns.items() if value is not None}
 
 
-def _values(status: Status, known: dict[str, Any]) -> dict[str, Any]:
-    """What `_change` is executed with, besides its key."""
-    if status is Status.PLANNED:
-        return {}
-    values = {"failure": None, "retryable": None, **known}
-    if status is Status.PUBLISHED:
-        values |= {"of_tree": known.get("tree"), "listed_at": values.pop("published_at", None)}
-    return values
-
-
-@cache
-def _change(status: Status, held: bool) -> ReturningUpdate[Any]:
-    """The UPDATE for a new status, which matches no row where it must not happen."""
-    columns = outcome.c
-    allowed = changes.has_status(*sorted(SOURCES[status]))
-    values: dict[str, Any] = {"status": status.value, "ended_at": now()}
-    if status is Status.PLANNED:
-        values |= changes.FORGET
-    if status is Status.PUBLISHED:
-        # Recorded twice with the same content (a repeated settle) it is still true.
-        allowed |= changes.has_status(Status.PUBLISHED) & changes.bound(outcome, "tree")
-        listed = bindparam("listed_at", type_=Float)
-        values["published_at"] = func.coalesce(listed, columns.published_at, now())
-    if status in RUNNING:
-        was_running = changes.has_status(*RUNNING)
-        again = status is Status.BUILDING
-        values["started_at"] = case((was_running, columns.started_at), else_=now())
-        values["attempts"] = columns.attempts + (1 if again else case((was_running, 0), else_=1))
-        if status is not Status.VERIFIED:
-            values["ended_at"] = None
-    key = ("sweep_id", "cell", "model", "needs") if held else ("sweep_id", "cell")
-    change = update(outcome).where(changes.bound(outcome, *key), allowed)
-    return change.values(**values).returning(columns.model)
-
-
 def _refuse(
-    connection: Connection,
+    sql: Transaction,
     held: Lease | None,
     sweep_id: int,
     cell: str,
@@ -167,7 +116,7 @@ def _refuse(
 ) -> None:
     """Raise because nothing was changed; `again`: unless an earlier try changed it, and the
     connection broke after its commit."""
-    found = connection.execute(_STANDING, {"of_sweep_id": sweep_id, "of_cell": cell}).first()
+    found = sql.run("standing", sweep_id=sweep_id, cell=cell).first()
     if found is None:
         raise StateError(f"there is no cell {cell} in sweep {sweep_id}")
     if again and found.status == status and (held is None or found.token == held.token):

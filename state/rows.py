@@ -1,48 +1,32 @@
-"""Reading rows: queries in the SQL that SQLite and PostgreSQL share, and rows as our records."""
+"""Reading rows as our records, and what the parts of a state share."""
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from matrix.codec import from_json
 from matrix.needs import from_text
 from state.damage import damaged, mapping, parsed
+from state.errors import LeaseLost
+from state.records import Lease
+from state.sql import Row, Rows
+
+if TYPE_CHECKING:
+    from state.database import Database, Transaction
 
 T = TypeVar("T")
-Row = Mapping[str, Any]
 
 _JSON = frozenset(
     ["settings", "selection", "evidence", "detail", "data", "parts", "protocol", "percentiles"]
 )
 
 
-class Rows(Protocol):
-    """A database that answers queries."""
-
-    label: str
-    """What messages call this database; holds no password."""
-
-    @property
-    def sqlite(self) -> bool: ...
-
-    def fetch(self, query: str, **values: Any) -> list[Row]:
-        """The rows of a query with `:names`; the value of `IN :name` is a list."""
-
-    def close(self) -> None: ...
-
-
 class Part:
-    """What the parts of a state share: the database."""
+    """What the parts of a state that read share: the database."""
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
-
-    @property
-    def _now(self) -> str:
-        return clock(sqlite=self._rows.sqlite)
 
     def _select(
         self, table: str, /, columns: str = "*", then: str = "", **wanted: Any
@@ -64,41 +48,43 @@ class Part:
         return list(records(record, table, key, self._select(table, columns, then, **wanted)))
 
 
-def clock(*, sqlite: bool) -> str:
-    """The database's clock, in seconds since the epoch."""
-    if sqlite:
-        return "((julianday('now') - 2440587.5) * 86400.0)"
-    return "extract(epoch from clock_timestamp())::float8"
+class WritingPart(Part):
+    """What the parts of a state that write share: its database with transactions."""
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
+        self.database = database
+
+    def _attempt(self, change: Callable[[Transaction], T], held: Lease | None = None) -> T:
+        """Make a change in a transaction of its own; with a lease, only while that is held."""
+
+        def guarded(sql: Transaction) -> T:
+            if held is not None:
+                check_token(sql, held)
+            return change(sql)
+
+        return self.database.attempt(guarded)
+
+
+def check_token(sql: Transaction, held: Lease) -> None:
+    """Raise unless the lease is still held; keeps it so until the end of the transaction."""
+    current = sql.run("current_token", **held.work._asdict()).scalar()
+    if current != held.token:
+        raise LeaseLost(
+            f"{held.model} is no longer leased to {held.owner}; its late result was refused",
+            hint="another worker took the model over",
+        )
 
 
 def selected(table: str, wanted: Mapping[str, Any], columns: str = "*") -> str:
     """The query for the rows that have these values; of a list any, None means any."""
     conditions = [
-        f"{name} {'IN' if isinstance(value, list) else '='} :{name}"
+        f"{name} IN {{each {name}}}" if isinstance(value, list) else f"{name} = :{name}"
         for name, value in wanted.items()
         if value is not None
     ]
     # Names of tables and columns come from our code, values go beside the query.
     return f"SELECT {columns} FROM {table} WHERE {' AND '.join(conditions) or '1 = 1'}"  # noqa: S608
-
-
-def texts_in(parameter: str, *, sqlite: bool) -> str:
-    """The texts of a list, for `IN`. The list is one parameter, because their number is limited."""
-    if sqlite:
-        return f"(SELECT value FROM json_each({parameter}))"  # noqa: S608 - names a parameter
-    return f"(SELECT jsonb_array_elements_text(CAST({parameter} AS jsonb)))"
-
-
-def with_lists(
-    query: str, values: Mapping[str, Any], *, sqlite: bool
-) -> tuple[str, dict[str, Any]]:
-    """A query and its values, with each list of texts as one of them."""
-    plain = dict(values)
-    for name, value in values.items():
-        if isinstance(value, list):
-            query = re.sub(rf":{name}\b", texts_in(f":{name}", sqlite=sqlite), query)
-            plain[name] = json.dumps(value)
-    return query, plain
 
 
 def records(kind: type[T], table: str, key: str, rows: Iterable[Row]) -> Iterator[T]:

@@ -1,39 +1,48 @@
 """The tables, once for SQLite and PostgreSQL. Times are seconds since the epoch, by the database.
 
-Each is an SQLModel that has the fields of the record that is read from it (`state.records`), and
-what only the database needs. Readers answer without these models. CHECK constraints tie a status to
-the columns that it needs, so that not even a bug can record a published cell without a digest or a
-failed one without a class.
+CHECK constraints tie a status to the columns that it needs, so that not even a bug can record a
+published cell without a digest or a failed one without a class. `state/statements.sql` holds what
+changes the tables; nothing but a new or an older database needs these classes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from enum import StrEnum
-from types import UnionType, new_class
-from typing import Any, cast, get_args, get_type_hints
+from collections.abc import Iterable
+from typing import Annotated, Any
 
-import sqlalchemy as sa
-from sqlalchemy.schema import SchemaItem
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    CheckConstraint,
+    ForeignKeyConstraint,
+    Index,
+    Integer,
+    MetaData,
+    PrimaryKeyConstraint,
+    UniqueConstraint,
+)
+from sqlalchemy import Text as SqlText
 from sqlmodel import Field, SQLModel
 
-from matrix.status import FAILED, Status
-from matrix.trials import OF_ARTIFACTS, OVER
-from state.records import Bench, Event, Holder, Json, Measurement, Outcome, StageRun, SweepInfo
+from matrix.status import FAILED, FailureClass, Status
+from matrix.trials import OF_ARTIFACTS, OVER, Phase, SessionKind, TuningStatus, Verdict
+from state.records import BenchState, Kind, MeasurementKind
 from state.transitions import RUNNING
-from state.tunings import SessionRow, TrialRow, TuningRow
 
-_BIG = sa.BigInteger().with_variant(sa.Integer, "sqlite")
-_JSON = sa.JSON(none_as_null=True)
-_TYPES: dict[Any, Any] = {int: _BIG, float: sa.Float, bool: sa.Boolean, Json: _JSON}
-"""All others are kept as text."""
-_OF_SWEEP = ["sweep_id", "model", "needs"]
+_BIG: Any = BigInteger().with_variant(Integer, "sqlite")
+_JSON: Any = JSON(none_as_null=True)
+Int = Annotated[int, Field(sa_type=_BIG)]
+IntOrNull = Annotated[int | None, Field(sa_type=_BIG)]
+Text = Annotated[str, Field(sa_type=SqlText)]
+TextOrNull = Annotated[str | None, Field(sa_type=SqlText)]
+Json = Annotated[dict[str, Any], Field(sa_type=_JSON)]
+JsonOrNull = Annotated[Any, Field(sa_type=_JSON, nullable=True)]
 
 
-class Base(SQLModel):
+class Table(SQLModel):
     """The metadata of our tables; constraints have names so that migrations can find them."""
 
-    metadata = sa.MetaData(
+    metadata = MetaData(
         naming_convention={
             "pk": "pk_%(table_name)s",
             "fk": "fk_%(table_name)s_%(referred_table_name)s",
@@ -43,197 +52,333 @@ class Base(SQLModel):
     )
 
 
-metadata = Base.metadata
-
-
-def _table(
-    record: type | None,
-    name: str,
-    *more: SchemaItem,
-    key: Collection[str] = ("id",),
-    without: Collection[str] = (),
-    **options: Any,
-) -> sa.Table:
-    """The table of a model with the fields of a record, but for those that `more` defines and
-    `without`."""
-    columns = [item for item in more if isinstance(item, sa.Column)]
-    checks = [item for item in more if not isinstance(item, sa.Column)]
-    absent = {*without, *(column.name for column in columns)}
-    for field, hint in get_type_hints(record).items() if record else ():
-        if field in absent:
-            continue
-        optional = isinstance(hint, UnionType)
-        kind = get_args(hint)[0] if optional else hint
-        columns.append(
-            sa.Column(field, _TYPES.get(kind, sa.Text), primary_key=field in key, nullable=optional)
-        )
-        if isinstance(kind, type) and issubclass(kind, StrEnum):
-            checks.append(_check(field, _in(field, kind)))
-    body = {
-        "__tablename__": name,
-        "__table_args__": (*checks, options),
-        "__annotations__": {column.name: Any for column in columns},
-        **{column.name: Field(sa_column=column) for column in columns},
-    }
-    model = new_class(f"{name}_row", (Base,), {"table": True}, lambda space: space.update(body))
-    return cast("sa.Table", model.__table__)  # type: ignore[attr-defined]  # made by the metaclass
+metadata = Table.metadata
 
 
 def _in(column: str, values: Iterable[str]) -> str:
     return f"{column} IN ({', '.join(repr(str(value)) for value in values)})"
 
 
-def _check(name: str, condition: str) -> sa.CheckConstraint:
-    return sa.CheckConstraint(condition, name=name)
+def _check(name: str, condition: str) -> CheckConstraint:
+    return CheckConstraint(condition, name=name)
 
 
-def _sweep_id(*, key: bool = False, nullable: bool = False) -> sa.Column[Any]:
-    reference = sa.ForeignKey("sweep.id")
-    return sa.Column("sweep_id", _BIG, reference, primary_key=key, nullable=nullable)
+def _words(column: str, values: Iterable[str]) -> CheckConstraint:
+    return _check(column, _in(column, values))
 
 
+_OF_WORK = ["sweep_id", "model", "needs"]
 _failed = _in("status", (status for status in Status if status in FAILED))
 _running = _in("status", RUNNING)
 _unended = _in("status", ("planned", "building", "built", "verifying", "publishing"))
 
-sweep = _table(
-    SweepInfo,
-    "sweep",
-    sa.UniqueConstraint("stamp", "feed"),
-    _check("ended", "(exit_code IS NULL) = (ended_at IS NULL)"),
-    without=("created", "run"),
-)
-"""A batch: a stamp on a feed, with the settings of its last run."""
 
-outcome = _table(
-    Outcome,
-    "outcome",
-    _sweep_id(key=True),
-    sa.Index("ix_outcome_model", "sweep_id", "model"),
-    sa.Index("ix_outcome_status", "sweep_id", "status"),
-    _check("failed", f"({_failed}) = (failure IS NOT NULL AND retryable IS NOT NULL)"),
-    _check("running", f"NOT ({_running}) OR (token IS NOT NULL AND started_at IS NOT NULL)"),
-    _check("ended", f"status = 'verified' OR ({_unended}) = (ended_at IS NULL)"),
-    _check("published", "status <> 'published' OR published_at IS NOT NULL"),
-    _check("content", "status NOT IN ('published', 'unchanged') OR tree IS NOT NULL"),
-    _check("skipped", "status <> 'skipped' OR message IS NOT NULL"),
-    _check("tree", "length(tree) = 64"),
-    _check("attempts", "attempts >= 0"),
-    key=("cell",),
-)
-"""Where each cell stands; changed only together with an event that says so."""
+class Sweep(Table, table=True):
+    """A batch: a stamp on a feed, with the settings of its last run."""
 
-event = _table(
-    Event,
-    "event",
-    _sweep_id(),
-    sa.Index("ix_event_sweep", "sweep_id", "id"),
-    sqlite_autoincrement=True,  # SQLite would otherwise give the id of a deleted last row again
-)
-"""The history: appended, never changed. The id of a `leased` event is the fencing token."""
+    id: Int
+    stamp: Text
+    feed: Text
+    publish: bool
+    settings: Json
+    selection: Json
+    created_at: float
+    begun_at: float
+    ended_at: float | None
+    exit_code: IntOrNull
 
-work = _table(
-    None,
-    "work",
-    _sweep_id(key=True),
-    sa.Column("model", sa.Text, primary_key=True),
-    sa.Column("needs", sa.Text, primary_key=True),
-    sa.Column("state", sa.Text, nullable=False),
-    sa.Column("position", sa.Integer, nullable=False),
-    # Seconds; `begin` ranks the positions by it, longest first.
-    sa.Column("estimate", sa.Float, nullable=False),
-    # Leases taken, and those that ended without a release since the sweep was last begun.
-    sa.Column("attempts", sa.Integer, nullable=False),
-    sa.Column("lost", sa.Integer, nullable=False),
-    sa.Column("evidence", _JSON),
-    sa.Index("ix_work_order", "sweep_id", "position", "state"),
-    _check("state", "state IN ('todo', 'leased', 'done', 'poison')"),
-    _check("counts", "attempts >= 0 AND lost >= 0"),
-    _check("poison", "state <> 'poison' OR evidence IS NOT NULL"),
-)
-"""What is handed out: the cells of a model that need the same of a machine."""
+    __tablename__ = "sweep"
+    __table_args__ = (
+        PrimaryKeyConstraint("id"),
+        UniqueConstraint("stamp", "feed"),
+        _check("ended", "(exit_code IS NULL) = (ended_at IS NULL)"),
+    )
 
-lease = _table(
-    Holder,
-    "lease",
-    sa.Column("pid_started", sa.Text, nullable=False),
-    sa.Column("ttl", sa.Float, nullable=False),
-    sa.ForeignKeyConstraint(_OF_SWEEP, [f"work.{name}" for name in _OF_SWEEP]),
-    _check("times", "expires_at >= renewed_at AND ttl >= 0"),
-    key=_OF_SWEEP,
-    without=("expired",),
-)
-"""Who holds which work; a row lives as long as the lease."""
 
-stage_key = _table(
-    None,
-    "stage_key",
-    sa.Column("key", sa.Text, primary_key=True),
-    sa.Column("parts", _JSON, nullable=False),
-)
-"""What a stage key was made of, for `explain`."""
+class Outcome(Table, table=True):
+    """Where each cell stands; changed only together with an event that says so."""
 
-stage_run = _table(
-    StageRun,
-    "stage_run",
-    _sweep_id(nullable=True),
-    sa.Column("key", sa.Text, sa.ForeignKey("stage_key.key"), nullable=False),
-    sa.Index("ix_stage_run_model", "model", "stage", "id"),
-    sa.Index("ix_stage_run_sweep", "sweep_id", "cell"),
-    _check("costs", "seconds >= 0 AND bytes >= 0 AND peak_memory >= 0"),
-    without=("parts",),
-)
-"""A stage that ran, or was reused, for a cell. Without a sweep: that is gone, but others reuse the
-result, and its cost is in no other row."""
+    sweep_id: Int
+    cell: Text
+    model: Text
+    target: Text
+    precision: Text
+    package: Text
+    version: Text
+    needs: Text
+    status: Text
+    tree: TextOrNull
+    failure: TextOrNull
+    stage: TextOrNull
+    exit_code: IntOrNull
+    message: TextOrNull
+    hint: TextOrNull
+    log_tail: TextOrNull
+    retryable: bool | None
+    attempts: Int
+    token: IntOrNull
+    started_at: float | None
+    ended_at: float | None
+    published_at: float | None
+    bytes: IntOrNull
+    seconds: float | None
+    evidence: JsonOrNull
+    detail: JsonOrNull
 
-bench = _table(
-    Bench,
-    "bench",
-    sa.Column("sweep_id", _BIG, primary_key=True),
-    sa.Column(
-        "protocol", sa.Text, nullable=False
-    ),  # JSON with sorted keys: equal ones are equal text
-    sa.ForeignKeyConstraint(["sweep_id", "cell"], ["outcome.sweep_id", "outcome.cell"]),
-    sa.Index("ix_bench_work", "sweep_id", "model", "needs"),
-    _check("failed", "state <> 'failed' OR message IS NOT NULL"),
-    key=("cell",),
-)
-"""A cell of a sweep that is to be measured once it is published."""
+    __tablename__ = "outcome"
+    __table_args__ = (
+        PrimaryKeyConstraint("sweep_id", "cell"),
+        ForeignKeyConstraint(["sweep_id"], ["sweep.id"]),
+        Index("ix_outcome_model", "sweep_id", "model"),
+        Index("ix_outcome_status", "sweep_id", "status"),
+        _words("status", Status),
+        _words("failure", FailureClass),
+        _check("failed", f"({_failed}) = (failure IS NOT NULL AND retryable IS NOT NULL)"),
+        _check("running", f"NOT ({_running}) OR (token IS NOT NULL AND started_at IS NOT NULL)"),
+        _check("ended", f"status = 'verified' OR ({_unended}) = (ended_at IS NULL)"),
+        _check("published", "status <> 'published' OR published_at IS NOT NULL"),
+        _check("content", "status NOT IN ('published', 'unchanged') OR tree IS NOT NULL"),
+        _check("skipped", "status <> 'skipped' OR message IS NOT NULL"),
+        _check("tree", "length(tree) = 64"),
+        _check("attempts", "attempts >= 0"),
+    )
 
-measurement = _table(
-    Measurement,
-    "measurement",
-    sa.Column("raw", sa.LargeBinary),  # compressed JSON
-    sa.Index("ix_measurement_tree", "tree"),
-    _check("tree", "length(tree) = 64"),
-)
-"""A measurement of a package on a runtime of a machine, by a protocol."""
 
-tuning = _table(
-    TuningRow,
-    "tuning",
-    sa.UniqueConstraint("name", "model", "target"),
-    _check("ended", f"({_in('status', OVER)}) = (ended_at IS NOT NULL)"),
-    _check("failed", "status <> 'failed' OR message IS NOT NULL"),
-)
-"""The tuning of one model on one target."""
+class Event(Table, table=True):
+    """The history: appended, never changed. The id of a `leased` event is the fencing token."""
 
-trial = _table(
-    TrialRow,
-    "trial",
-    sa.Column("tuning_id", _BIG, sa.ForeignKey("tuning.id"), primary_key=True),
-    _check("built", f"NOT ({_in('verdict', OF_ARTIFACTS)}) OR tree IS NOT NULL"),
-    _check("tree", "length(tree) = 64"),
-    key=("key",),
-)
-"""A build of the model that is compared with the baseline, or the baseline."""
+    id: Int
+    at: float
+    sweep_id: Int
+    cell: TextOrNull
+    model: TextOrNull
+    kind: Text
+    status: TextOrNull
+    token: IntOrNull
+    owner: TextOrNull
+    data: JsonOrNull
 
-trial_session = _table(
-    SessionRow,
-    "trial_session",
-    sa.Column("raw", sa.LargeBinary, nullable=False),  # compressed JSON
-    sa.ForeignKeyConstraint(["tuning_id", "trial"], ["trial.tuning_id", "trial.key"]),
-    _check("number", "number >= 1"),
-    key=("tuning_id", "trial", "kind", "component", "number"),
-)
-"""A finished session of a trial."""
+    __tablename__ = "event"
+    __table_args__ = (
+        PrimaryKeyConstraint("id"),
+        ForeignKeyConstraint(["sweep_id"], ["sweep.id"]),
+        Index("ix_event_sweep", "sweep_id", "id"),
+        _words("kind", Kind),
+        _words("status", Status),
+        # SQLite would otherwise give the id of a deleted last row again.
+        {"sqlite_autoincrement": True},
+    )
+
+
+class Work(Table, table=True):
+    """What is handed out: the cells of a model that need the same of a machine.
+
+    `estimate`: seconds; `begin` ranks the positions by it, longest first. `attempts`: leases taken.
+    `lost`: those that ended without a release since the sweep was last begun.
+    """
+
+    sweep_id: Int
+    model: Text
+    needs: Text
+    state: Text
+    position: int
+    estimate: float
+    attempts: int
+    lost: int
+    evidence: JsonOrNull
+
+    __tablename__ = "work"
+    __table_args__ = (
+        PrimaryKeyConstraint(*_OF_WORK),
+        ForeignKeyConstraint(["sweep_id"], ["sweep.id"]),
+        Index("ix_work_order", "sweep_id", "position", "state"),
+        _check("state", "state IN ('todo', 'leased', 'done', 'poison')"),
+        _check("counts", "attempts >= 0 AND lost >= 0"),
+        _check("poison", "state <> 'poison' OR evidence IS NOT NULL"),
+    )
+
+
+class Lease(Table, table=True):
+    """Who holds which work; a row lives as long as the lease. `cell`, `activity`: what the holder
+    is doing now."""
+
+    sweep_id: Int
+    model: Text
+    needs: Text
+    token: Int
+    owner: Text
+    host: Text
+    pid: Int
+    pid_started: Text
+    taken_at: float
+    renewed_at: float
+    expires_at: float
+    ttl: float
+    cell: TextOrNull
+    activity: TextOrNull
+
+    __tablename__ = "lease"
+    __table_args__ = (
+        PrimaryKeyConstraint("model", "needs", "sweep_id"),
+        ForeignKeyConstraint(_OF_WORK, [f"work.{name}" for name in _OF_WORK]),
+        _check("times", "expires_at >= renewed_at AND ttl >= 0"),
+    )
+
+
+class StageKey(Table, table=True):
+    """What a stage key was made of, for `explain`."""
+
+    key: Text
+    parts: Json
+
+    __tablename__ = "stage_key"
+    __table_args__ = (PrimaryKeyConstraint("key"),)
+
+
+class StageRun(Table, table=True):
+    """A stage that ran, or was reused, for a cell. Without a sweep: that is gone, but others reuse
+    the result, and its cost is in no other row."""
+
+    id: Int
+    at: float
+    sweep_id: IntOrNull
+    model: Text
+    cell: Text
+    target: Text
+    stage: Text
+    component: Text
+    key: Text
+    reused: bool
+    seconds: float
+    bytes: Int
+    peak_memory: Int
+
+    __tablename__ = "stage_run"
+    __table_args__ = (
+        PrimaryKeyConstraint("id"),
+        ForeignKeyConstraint(["sweep_id"], ["sweep.id"]),
+        ForeignKeyConstraint(["key"], ["stage_key.key"]),
+        Index("ix_stage_run_model", "model", "stage", "id"),
+        Index("ix_stage_run_sweep", "sweep_id", "cell"),
+        _check("costs", "seconds >= 0 AND bytes >= 0 AND peak_memory >= 0"),
+    )
+
+
+class Bench(Table, table=True):
+    """A cell of a sweep that is to be measured once it is published. `protocol`: JSON with sorted
+    keys, so that equal ones are equal text."""
+
+    sweep_id: Int
+    cell: Text
+    model: Text
+    needs: Text
+    state: Text
+    protocol: Text
+    message: TextOrNull
+
+    __tablename__ = "bench"
+    __table_args__ = (
+        PrimaryKeyConstraint("sweep_id", "cell"),
+        ForeignKeyConstraint(["sweep_id", "cell"], ["outcome.sweep_id", "outcome.cell"]),
+        Index("ix_bench_work", *_OF_WORK),
+        _words("state", BenchState),
+        _check("failed", "state <> 'failed' OR message IS NOT NULL"),
+    )
+
+
+class Measurement(Table, table=True):
+    """A measurement of a package on a runtime of a machine, by a protocol. `raw`: packed JSON."""
+
+    id: Int
+    at: float
+    kind: Text
+    tree: Text
+    cell: Text
+    stamp: Text
+    component: Text
+    runtime: Text
+    provider: Text
+    device: Text
+    version: Text
+    emulated: bool
+    machine: Text
+    protocol: Json
+    percentiles: Json
+    detail: Json
+    raw: bytes | None
+
+    __tablename__ = "measurement"
+    __table_args__ = (
+        PrimaryKeyConstraint("id"),
+        Index("ix_measurement_tree", "tree"),
+        _words("kind", MeasurementKind),
+        _check("tree", "length(tree) = 64"),
+    )
+
+
+class Tuning(Table, table=True):
+    """The tuning of one model on one target."""
+
+    id: Int
+    name: Text
+    model: Text
+    target: Text
+    position: Int
+    status: Text
+    message: TextOrNull
+    created_at: float
+    began_at: float | None
+    ended_at: float | None
+    detail: Json
+
+    __tablename__ = "tuning"
+    __table_args__ = (
+        PrimaryKeyConstraint("id"),
+        UniqueConstraint("name", "model", "target"),
+        _words("status", TuningStatus),
+        _check("ended", f"({_in('status', OVER)}) = (ended_at IS NOT NULL)"),
+        _check("failed", "status <> 'failed' OR message IS NOT NULL"),
+    )
+
+
+class Trial(Table, table=True):
+    """A build of the model that is compared with the baseline, or the baseline."""
+
+    tuning_id: Int
+    key: Text
+    position: Int
+    phase: Text
+    verdict: TextOrNull
+    tree: TextOrNull
+    detail: Json
+
+    __tablename__ = "trial"
+    __table_args__ = (
+        PrimaryKeyConstraint("tuning_id", "key"),
+        ForeignKeyConstraint(["tuning_id"], ["tuning.id"]),
+        _words("phase", Phase),
+        _words("verdict", Verdict),
+        _check("built", f"NOT ({_in('verdict', OF_ARTIFACTS)}) OR tree IS NOT NULL"),
+        _check("tree", "length(tree) = 64"),
+    )
+
+
+class TrialSession(Table, table=True):
+    """A finished session of a trial. `raw`: packed JSON."""
+
+    tuning_id: Int
+    trial: Text
+    kind: Text
+    component: Text
+    number: Int
+    at: float
+    detail: Json
+    raw: bytes
+
+    __tablename__ = "trial_session"
+    __table_args__ = (
+        PrimaryKeyConstraint("tuning_id", "trial", "kind", "component", "number"),
+        ForeignKeyConstraint(["tuning_id", "trial"], ["trial.tuning_id", "trial.key"]),
+        _words("kind", SessionKind),
+        _check("number", "number >= 1"),
+    )

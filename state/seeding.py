@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from typing import Any
 
-from sqlalchemy import Connection, Row, and_, bindparam, func, insert, select, update
-
-from matrix.status import FAILED, Status
-from state.changes import FORGET, WritingPart, has_status, is_leased, named, plan_again, settle_work
-from state.database import now
+from matrix.status import Status
+from state.changes import settle_work, shift
+from state.database import Transaction
 from state.records import Kind, Seeded, Seen
-from state.schema import event, outcome
-from state.transitions import WAITING
-
-_SEEDABLE = sorted({*WAITING, Status.VERIFIED, Status.PUBLISHED, *FAILED} - {Status.CONFLICT})
-"""A conflict stays: that the version exists in the feed is exactly what is wrong with it."""
-
-
-_READ = ("cell", "model", "version", "status", "tree")
+from state.rows import WritingPart
+from state.sql import Row
 
 
 class Seeding(WritingPart):
@@ -31,29 +23,25 @@ class Seeding(WritingPart):
         """
         listed = {one.cell: one for one in versions}  # before the transaction: it may come slowly
 
-        def work(connection: Connection) -> Seeded:
-            rows = connection.execute(
-                select(*(outcome.c[name] for name in _READ))
-                .where(outcome.c.sweep_id == sweep_id, has_status(*_SEEDABLE), ~is_leased)
-                .with_for_update()
-            ).all()
-            there = [
+        def learn(sql: Transaction) -> Seeded:
+            rows = [
                 row
-                for row in rows
-                if row.cell in listed and listed[row.cell].version == row.version
+                for row in sql.rows("seedable_cells", sweep_id=sweep_id)
+                if row["cell"] in listed and listed[row["cell"]].version == row["version"]
             ]
-            known = Status.PUBLISHED.value
-            new = [row for row in there if row.status != known]
+            known = [row for row in rows if row["status"] == Status.PUBLISHED]
+            new = [_seen(row, listed) for row in rows if row["status"] != Status.PUBLISHED]
             wrong = [
-                row for row in there if row.status == known and row.tree != listed[row.cell].tree
+                {**_seen(row, listed), "data": {"recorded": row["tree"]}}
+                for row in known
+                if row["tree"] != listed[row["cell"]].tree
             ]
-            for found, values in ((new, _AS_SEEDED), (wrong, {"tree": bindparam("listed")})):
-                if found:
-                    _record(connection, sweep_id, found, listed, values)
-            settle_work(connection, sweep_id)
-            return Seeded(len(new), tuple(sorted(row.cell for row in wrong)))
+            for change, cells in (("seed", new), ("correct_tree", wrong)):
+                shift(sql, sweep_id, change, cells, Status.PUBLISHED, kind=Kind.SEEDED)
+            settle_work(sql, sweep_id)
+            return Seeded(len(new), tuple(row["cell"] for row in wrong))
 
-        return self._attempt(work)
+        return self._attempt(learn)
 
     def unseed(self, sweep_id: int, missing: Iterable[str], listed_at: float) -> list[str]:
         """Plan published cells again that a complete listing of the feed did not have.
@@ -64,54 +52,17 @@ class Seeding(WritingPart):
         wanted = list(missing)
         data = {"why": "the feed does not have this version"}
 
-        def work(connection: Connection) -> list[str]:
-            published = and_(has_status(Status.PUBLISHED), outcome.c.ended_at < listed_at)
-            lost = and_(published, named(wanted), ~is_leased)
-            planned = plan_again(connection, sweep_id, lost, kind=Kind.UNSEEDED, data=data)
-            settle_work(connection, sweep_id)
+        def forget(sql: Transaction) -> list[str]:
+            lost = sql.rows("unlisted_cells", sweep_id=sweep_id, cells=wanted, listed_at=listed_at)
+            planned = shift(sql, sweep_id, "plan_again", lost, kind=Kind.UNSEEDED, data=data)
+            settle_work(sql, sweep_id)
             return planned
 
-        return self._attempt(work)
+        return self._attempt(forget)
 
 
-_AS_SEEDED: Mapping[str, Any] = {
-    **FORGET,
-    "status": Status.PUBLISHED.value,
-    "tree": bindparam("listed"),
-    "published_at": func.coalesce(bindparam("at"), now()),
-    "ended_at": now(),
-}
-
-
-def _record(
-    connection: Connection,
-    sweep_id: int,
-    rows: Sequence[Row[Any]],
-    listed: Mapping[str, Seen],
-    values: Mapping[str, Any],
-) -> None:
-    moments = {row.cell: listed[row.cell].published_at for row in rows}
-    connection.execute(
-        update(outcome)
-        .where(outcome.c.sweep_id == sweep_id, outcome.c.cell == bindparam("of"))
-        .values(**values),
-        [
-            {"of": cell, "listed": listed[cell].tree, "at": moment.timestamp() if moment else None}
-            for cell, moment in moments.items()
-        ],
-    )
-    published = Status.PUBLISHED.value
-    connection.execute(
-        insert(event).values(at=now()),
-        [
-            {
-                "sweep_id": sweep_id,
-                "cell": row.cell,
-                "model": row.model,
-                "kind": Kind.SEEDED.value,
-                "status": published,
-                "data": {"recorded": row.tree} if row.status == published else None,
-            }
-            for row in rows
-        ],
-    )
+def _seen(row: Row, listed: dict[str, Seen]) -> dict[str, Any]:
+    """A cell as the feed has it."""
+    one = listed[row["cell"]]
+    at = one.published_at.timestamp() if one.published_at else None
+    return {"cell": one.cell, "model": row["model"], "tree": one.tree, "published_at": at}

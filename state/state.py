@@ -21,14 +21,13 @@ from state.database import IMPATIENT, Database, Patience
 from state.errors import StateError, StateUnavailable
 from state.file import BUSY_SECONDS, check_pages, is_fresh
 from state.leases import Leases
-from state.measuring import Measuring
-from state.pruning import Pruning
+from state.measurements import Measuring
 from state.reading import StateReader
 from state.recording import Recording
 from state.schema import metadata
 from state.seeding import Seeding
 from state.sweeps import Sweeps
-from state.tuning import Tuning
+from state.tunings import Tuning
 
 _ADVISORY_KEY = 0x6D6D696C  # any number, the same for every modelmill
 
@@ -103,7 +102,7 @@ _URL = re.compile(r"^([a-z0-9+]+)://", re.IGNORECASE)
 _POSTGRESQL = {"postgres", "postgresql", "postgresql+psycopg"}
 
 
-class State(Sweeps, Seeding, Leases, Recording, Measuring, Tuning, Pruning, StateReader):
+class State(Sweeps, Seeding, Leases, Recording, Measuring, Tuning, StateReader):
     """An open state; `close` it, or use it in a `with` block."""
 
     def patient(self, patience: Patience) -> State:

@@ -4,26 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
-
-import sqlalchemy as sa
+from typing import TYPE_CHECKING, Any
 
 from machine.processes import Process
 from matrix.codec import to_json
 from matrix.needs import to_text
-from matrix.status import FAILED, FailureClass, Status
+from matrix.status import FailureClass, Status
 from state import changes
-from state.database import Database, now
+from state.database import Transaction
 from state.errors import StateError
 from state.leases import drop_lost, holders_here
 from state.queries import Queries
-from state.records import BenchState, CellRow, Json, Kind, SweepInfo
-from state.schema import bench, lease, outcome, sweep, work
+from state.records import CellRow, Json, Kind, SweepInfo
+from state.rows import WritingPart
+from state.sql import Row
 from state.text import columns_of, stable_json
 from state.transitions import FINAL, RUNNING
 
+if TYPE_CHECKING:
+    from sqlalchemy import Row as Found
 
-class Sweeps(changes.WritingPart, Queries):
+
+class Sweeps(WritingPart, Queries):
     """The part of `State` that knows batches."""
 
     def begin(
@@ -47,33 +49,23 @@ class Sweeps(changes.WritingPart, Queries):
         """
         here = holders_here(self.database)
 
-        def work_(connection: sa.Connection) -> tuple[int, bool, int]:
-            sweep_id, created = _join(self.database, connection, stamp, feed)
-            # Also the lock that keeps two runs apart that begin the same sweep.
-            connection.execute(
-                sa.update(sweep)
-                .where(sweep.c.id == sweep_id)
-                .values(
-                    publish=publish,
-                    settings=dict(settings),
-                    selection=dict(selection),
-                    begun_at=now(),
-                    ended_at=None,
-                    exit_code=None,
-                )
-            )
-            drop_lost(connection, here, count=False)
-            resumed = _take_up(connection, sweep_id, cells)
-            added = _merge(connection, sweep_id, cells)
-            _merge_benches(self.database, connection, sweep_id, cells, protocol or {})
-            _set_work(self.database, connection, sweep_id, models)
-            changes.settle_work(connection, sweep_id)
+        def work(sql: Transaction) -> tuple[int, bool, int]:
+            given = {"publish": publish, "settings": settings, "selection": selection}
+            new = sql.run("new_sweep", stamp=stamp, feed=feed, **given).first()
+            sweep_id = int(sql.run("sweep_of", stamp=stamp, feed=feed).scalar_one())
+            sql.run("begin", sweep_id=sweep_id, **given)
+            drop_lost(sql, here, count=False)
+            resumed = _take_up(sql, sweep_id, cells)
+            added = _merge(sql, sweep_id, cells)
+            _merge_benches(sql, sweep_id, cells, protocol or {})
+            _set_work(sql, sweep_id, models)
+            changes.settle_work(sql, sweep_id)
             data = {"cells": len(cells), "models": len(models), "added": added, "resumed": resumed}
             data["process"] = to_json(Process.current())
-            run = changes.add_event(connection, sweep_id, Kind.BEGUN, data=data)
-            return sweep_id, created, run
+            run = changes.add_event(sql, sweep_id, Kind.BEGUN, data=data)
+            return sweep_id, new is not None, run
 
-        sweep_id, created, run = self._attempt(work_)
+        sweep_id, created, run = self._attempt(work)
         return replace(self.sweep(sweep_id), created=created, run=run)
 
     def end(self, sweep_id: int, exit_code: int, seconds: float | None = None) -> None:
@@ -81,16 +73,12 @@ class Sweeps(changes.WritingPart, Queries):
         nobody sets."""
         data = {"exit_code": int(exit_code), "seconds": seconds}
 
-        def work_(connection: sa.Connection) -> None:
-            connection.execute(
-                sa.update(sweep)
-                .where(sweep.c.id == sweep_id)
-                .values(ended_at=now(), exit_code=int(exit_code))
-            )
+        def work(sql: Transaction) -> None:
+            sql.run("end", sweep_id=sweep_id, exit_code=int(exit_code))
             told = {name: value for name, value in data.items() if value is not None}
-            changes.add_event(connection, sweep_id, Kind.ENDED, data=told)
+            changes.add_event(sql, sweep_id, Kind.ENDED, data=told)
 
-        self._attempt(work_)
+        self._attempt(work)
 
     def retry(
         self,
@@ -100,101 +88,98 @@ class Sweeps(changes.WritingPart, Queries):
     ) -> list[str]:
         """Plan failed cells again: of these classes (none: of all), and only cells `among` these,
         where they are given."""
-        failed = changes.has_status(*sorted(FAILED))
-        if classes:
-            failed = sa.and_(failed, outcome.c.failure.in_([kind.value for kind in classes]))
 
-        def work_(connection: sa.Connection) -> list[str]:
-            found = connection.scalars(
-                sa.select(outcome.c.cell).where(outcome.c.sweep_id == sweep_id, failed)
-            )
-            chosen = [cell for cell in found if among is None or cell in among]
-            wanted = sa.and_(failed, changes.named(chosen))
-            planned = changes.plan_again(connection, sweep_id, wanted, kind=Kind.RETRY)
-            changes.settle_work(connection, sweep_id)
+        self.sweep(sweep_id)
+
+        def work(sql: Transaction) -> list[str]:
+            chosen = {"classes": sorted(classes) or None, "among": among}
+            failed = sql.rows("failed_cells", sweep_id=sweep_id, **chosen)
+            planned = changes.shift(sql, sweep_id, "plan_again", failed, kind=Kind.RETRY)
+            changes.settle_work(sql, sweep_id)
             return planned
 
-        return self._attempt(work_)
+        return self._attempt(work)
 
     def cancel_open(self, sweep_id: int) -> list[str]:
         """Cancel open cells that nobody holds; the next `begin` plans them again."""
+        self.sweep(sweep_id)
         here = holders_here(self.database)
 
-        def work_(connection: sa.Connection) -> list[str]:
-            still_open = changes.is_unfinished(connection, sweep_id, Status.PLANNED)
-            drop_lost(connection, here, count=False)
-            values = {"status": Status.CANCELLED.value, "ended_at": now()}
-            return changes.shift(
-                connection, sweep_id, sa.and_(still_open, ~changes.is_leased), values
-            )
+        def work(sql: Transaction) -> list[str]:
+            drop_lost(sql, here, count=False)
+            free = sql.rows("free_cells", sweep_id=sweep_id, planned=True)
+            return changes.shift(sql, sweep_id, "cancel", free, Status.CANCELLED)
 
-        return self._attempt(work_)
+        return self._attempt(work)
+
+    def newest_published(self) -> frozenset[int]:
+        """The sweeps with the newest record of a published cell on their feed.
+
+        Plans read from these how a model was named, and whether a feed that is empty now once held
+        versions.
+        """
+        return frozenset(row["sweep_id"] for row in self._rows.fetch("{newest_published}"))
+
+    def remove_sweep(self, sweep_id: int) -> bool:
+        """Remove a sweep with its cells, events and stages. Measurements and tunings stay, and so
+        does what stages cost whose results other sweeps reuse.
+
+        False: it goes on, or a tuning of its name may go on; nothing was removed.
+        """
+        here = holders_here(self.database)
+
+        def work(sql: Transaction) -> bool:
+            found = sql.run("ended_sweep", sweep_id=sweep_id).first()
+            if found is None:
+                return False
+            drop_lost(sql, here, count=False)
+            if sql.run("goes_on", sweep_id=sweep_id, stamp=found.stamp).first() is not None:
+                return False
+            for change in _REMOVE:
+                sql.run(change, sweep_id=sweep_id)
+            return True
+
+        return self._attempt(work)
 
 
-def _join(database: Database, connection: sa.Connection, stamp: str, feed: str) -> tuple[int, bool]:
-    made = connection.execute(
-        database.insert(sweep)
-        .values(created_at=now(), begun_at=now())
-        .on_conflict_do_nothing()
-        .returning(sweep.c.id),
-        {"stamp": stamp, "feed": feed, "publish": True, "settings": {}, "selection": {}},
-    ).first()
-    sweep_id = connection.execute(
-        sa.select(sweep.c.id).where(sweep.c.stamp == stamp, sweep.c.feed == feed)
-    ).scalar_one()
-    return int(sweep_id), made is not None
+_REMOVE = (
+    "keep_costs",
+    "drop_costs",
+    "remove_benches",
+    "remove_work",
+    "remove_cells",
+    "remove_events",
+    "remove_runs",
+    "remove_sweep",
+)
 
 
-def _take_up(connection: sa.Connection, sweep_id: int, cells: Sequence[CellRow]) -> int:
+def _take_up(sql: Transaction, sweep_id: int, cells: Sequence[CellRow]) -> int:
     """Plan again what dead runs left half done, and what was cancelled and is wanted now."""
-    half_done = sa.and_(changes.is_unfinished(connection, sweep_id), ~changes.is_leased)
-    wanted = changes.named([row.cell for row in cells])
-    free = sa.and_(changes.has_status(Status.CANCELLED), wanted, ~changes.is_leased)
-    return sum(
-        len(changes.plan_again(connection, sweep_id, some, kind=Kind.RESUMED))
-        for some in (half_done, free)
-    )
+    half_done = sql.rows("free_cells", sweep_id=sweep_id, planned=False)
+    resumed = changes.shift(sql, sweep_id, "plan_again", half_done, kind=Kind.RESUMED)
+    wanted = [row.cell for row in cells]
+    free = sql.rows("cancelled_cells", sweep_id=sweep_id, cells=wanted)
+    return len(resumed + changes.shift(sql, sweep_id, "plan_again", free, kind=Kind.RESUMED))
 
 
 _NAMES = ("package", "version", "precision", "needs")
 _FIXED = frozenset(status.value for status in (*FINAL, *RUNNING))
 
 
-def _merge(connection: sa.Connection, sweep_id: int, cells: Sequence[CellRow]) -> int:
+def _merge(sql: Transaction, sweep_id: int, cells: Sequence[CellRow]) -> int:
     """Bring the outcomes in line with the cells of the plan; returns how many are new."""
-    # Nobody leases cells of this sweep until the end of the transaction.
-    connection.execute(sa.select(work.c.model).where(work.c.sweep_id == sweep_id).with_for_update())
-    columns = (outcome.c.cell, outcome.c.status, *(outcome.c[name] for name in _NAMES))
-    known = {
-        row.cell: row
-        for row in connection.execute(
-            sa.select(*columns, changes.is_leased.label("leased"))
-            .where(outcome.c.sweep_id == sweep_id)
-            .with_for_update(of=outcome)
-        )
-    }
-    changed = [
-        change
-        for row in cells
-        if row.cell in known and (change := _changed(row, known[row.cell])) is not None
-    ]
-    if changed:
-        connection.execute(
-            sa.update(outcome)
-            .where(outcome.c.sweep_id == sweep_id, outcome.c.cell == sa.bindparam("of"))
-            .values({name: sa.bindparam(name) for name in _NAMES}),
-            changed,
-        )
+    sql.run("lock_work", sweep_id=sweep_id)
+    known = {row.cell: row for row in sql.run("known_cells", sweep_id=sweep_id)}
+    changed = (_changed(row, known[row.cell]) for row in cells if row.cell in known)
+    sql.each("change_cell", ({**row, "sweep_id": sweep_id} for row in changed if row))
     added = [row for row in cells if row.cell not in known]
-    for skipped in (False, True):
-        new = [_new(sweep_id, row) for row in added if (row.skip is not None) is skipped]
-        if new:
-            connection.execute(sa.insert(outcome).values(ended_at=now() if skipped else None), new)
-    _merge_skips(connection, sweep_id, cells)
+    sql.each("new_cell", (_new(sweep_id, row) for row in added))
+    _merge_skips(sql, sweep_id, cells)
     return len(added)
 
 
-def _changed(row: CellRow, known: sa.Row[Any]) -> dict[str, Any] | None:
+def _changed(row: CellRow, known: Found[Any]) -> dict[str, Any] | None:
     """What the plan says of a known cell now, where that differs."""
     if (row.package, row.version) != (known.package, known.version) and known.status in _FIXED:
         raise StateError(
@@ -207,7 +192,7 @@ def _changed(row: CellRow, known: sa.Row[Any]) -> dict[str, Any] | None:
     planned = (row.package, row.version, row.precision, needs)
     if planned == tuple(getattr(known, name) for name in _NAMES):
         return None
-    return {"of": row.cell, **dict(zip(_NAMES, planned, strict=True))}
+    return {"cell": row.cell, **dict(zip(_NAMES, planned, strict=True))}
 
 
 def _new(sweep_id: int, row: CellRow) -> dict[str, Any]:
@@ -215,102 +200,59 @@ def _new(sweep_id: int, row: CellRow) -> dict[str, Any]:
         **columns_of(row, "cell", "model", "target", "precision", "package", "version"),
         "sweep_id": sweep_id,
         "needs": to_text(row.needs),
-        "status": (Status.PLANNED if row.skip is None else Status.SKIPPED).value,
+        "status": Status.PLANNED if row.skip is None else Status.SKIPPED,
         "message": row.skip,
-        "attempts": 0,
     }
 
 
 def _merge_benches(
-    database: Database,
-    connection: sa.Connection,
-    sweep_id: int,
-    cells: Sequence[CellRow],
-    protocol: Json,
+    sql: Transaction, sweep_id: int, cells: Sequence[CellRow], protocol: Json
 ) -> None:
-    """What this run measures: what failed is tried again, what is measured stays so."""
-    mine = bench.c.sweep_id == sweep_id
-    unmeasured = changes.named([row.cell for row in cells if not row.bench], bench.c.cell)
-    connection.execute(sa.delete(bench).where(mine, unmeasured))
-    wanted = [
-        {
-            "sweep_id": sweep_id,
-            "cell": row.cell,
-            "model": row.model,
-            "needs": to_text(row.bench),
-            "state": BenchState.WANTED.value,
-            "protocol": stable_json(protocol),
-        }
+    """What this run measures."""
+    unmeasured = [row.cell for row in cells if not row.bench]
+    sql.run("drop_benches", sweep_id=sweep_id, cells=unmeasured)
+    fixed = {"sweep_id": sweep_id, "protocol": stable_json(protocol)}
+    wanted = (
+        {**fixed, "cell": row.cell, "model": row.model, "needs": to_text(row.bench)}
         for row in cells
         if row.bench
-    ]
-    if wanted:
-        new = database.insert(bench)
-        same = sa.and_(
-            bench.c.state == BenchState.MEASURED.value, bench.c.protocol == new.excluded.protocol
-        )
-        connection.execute(
-            new.on_conflict_do_update(
-                index_elements=["sweep_id", "cell"],
-                set_={
-                    "needs": new.excluded.needs,
-                    "state": sa.case((same, bench.c.state), else_=new.excluded.state),
-                    "protocol": new.excluded.protocol,
-                    "message": None,
-                },
-            ),
-            wanted,
-        )
-
-
-def _merge_skips(connection: sa.Connection, sweep_id: int, cells: Sequence[CellRow]) -> None:
-    """The catalog may have begun, or ceased, to skip a cell since the last run."""
-    wanted = changes.named([row.cell for row in cells if row.skip is None])
-    skipped = sa.and_(changes.has_status(Status.SKIPPED), wanted)
-    changes.plan_again(connection, sweep_id, skipped, kind=Kind.RESUMED)
-    reasons: dict[str, list[str]] = {}
-    for row in cells:
-        if row.skip is not None:
-            reasons.setdefault(row.skip, []).append(row.cell)
-    for reason, unwanted in reasons.items():
-        values = {"status": Status.SKIPPED.value, "message": reason, "ended_at": now()}
-        planned = sa.and_(changes.has_status(Status.PLANNED), changes.named(unwanted))
-        changes.shift(connection, sweep_id, planned, values)
-
-
-def _set_work(
-    database: Database, connection: sa.Connection, sweep_id: int, models: Mapping[str, float]
-) -> None:
-    """The work that the outcomes make: longest model first, of a model the least needs first."""
-    mine = work.c.sweep_id == sweep_id
-    carried = sa.or_(
-        sa.exists().where(changes.same_work(outcome, work)),
-        sa.exists().where(changes.same_work(bench, work)),
     )
-    held = sa.exists().where(changes.same_work(lease, work))
-    connection.execute(sa.delete(work).where(mine, ~carried, ~held))
-    ranked = sorted(models, key=lambda model: -models[model])
-    rows: list[dict[str, Any]] = []
-    for table in (outcome, bench):  # building comes before measuring, which wants a quiet machine
-        groups: dict[str, list[str]] = {}
-        for row in connection.execute(
-            sa.select(table.c.model, table.c.needs).where(table.c.sweep_id == sweep_id).distinct()
-        ):
-            groups.setdefault(row.model, []).append(row.needs)
-        rows += [
-            {"model": model, "needs": needs, "estimate": models[model]}
-            for model in ranked
-            for needs in sorted(groups.get(model, ()), key=lambda text: (len(text), text))
-        ]
-    if rows:
-        new = database.insert(work)
-        fresh = {"sweep_id": sweep_id, "state": "todo", "attempts": 0, "lost": 0}
-        connection.execute(
-            new.on_conflict_do_update(
-                index_elements=["sweep_id", "model", "needs"],
-                set_={"position": new.excluded.position, "estimate": new.excluded.estimate},
-            ),
-            [{**fresh, **row, "position": rank} for rank, row in enumerate(rows)],
-        )
-    harmless = sa.and_(mine, work.c.state != "poison")
-    connection.execute(sa.update(work).where(harmless).values(lost=0, evidence=None))
+    sql.each("put_bench", wanted)
+
+
+def _merge_skips(sql: Transaction, sweep_id: int, cells: Sequence[CellRow]) -> None:
+    """The catalog may have begun, or ceased, to skip a cell since the last run."""
+
+    def cells_with(status: Status, names: Collection[str]) -> list[Row]:
+        given = {"sweep_id": sweep_id, "status": status, "cells": names}
+        return sql.rows("cells_with", **given)
+
+    skipped = cells_with(Status.SKIPPED, [row.cell for row in cells if row.skip is None])
+    changes.shift(sql, sweep_id, "plan_again", skipped, kind=Kind.RESUMED)
+    reasons = {row.cell: row.skip for row in cells if row.skip is not None}
+    planned = [
+        {**row, "message": reasons[row["cell"]]}
+        for row in cells_with(Status.PLANNED, list(reasons))
+    ]
+    changes.shift(sql, sweep_id, "skip", planned, Status.SKIPPED)
+
+
+def _set_work(sql: Transaction, sweep_id: int, models: Mapping[str, float]) -> None:
+    """The work that the outcomes make: longest model first, of a model the least needs first.
+
+    Building comes before measuring, which wants a quiet machine.
+    """
+    sql.run("drop_work", sweep_id=sweep_id)
+    ranks = {model: rank for rank, model in enumerate(sorted(models, key=lambda one: -models[one]))}
+    carried = sorted(
+        (row.measures, ranks[row.model], len(row.needs), row.needs, row.model)
+        for row in sql.run("carriers", sweep_id=sweep_id)
+        if row.model in ranks
+    )
+    works = dict.fromkeys((model, needs) for *_, needs, model in carried)
+    rows = (
+        {"model": model, "needs": needs, "estimate": models[model], "position": position}
+        for position, (model, needs) in enumerate(works)
+    )
+    sql.each("put_work", ({**row, "sweep_id": sweep_id} for row in rows))
+    sql.run("forgive_work", sweep_id=sweep_id)

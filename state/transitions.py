@@ -47,8 +47,3 @@ DEFAULT_CLASS: Mapping[Status, FailureClass] = {
     Status.UNSUPPORTED: FailureClass.UNSUPPORTED,
 }
 """The failure class of a failed status that comes without one."""
-
-
-def unfinished(*, publish: bool) -> tuple[Status, ...]:
-    """What an interrupted run leaves behind; `verified` is final only where nothing publishes."""
-    return tuple(status for status in RUNNING if publish or status is not Status.VERIFIED)

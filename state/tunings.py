@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from matrix.trials import Phase, SessionKind, TuningStatus, Verdict
-from state.measurements import unpacked
-from state.records import Json
-from state.rows import Part, records
+from matrix.trials import OVER, Phase, SessionKind, TuningStatus, Verdict
+from state.measurements import packed, unpacked
+from state.records import Json, Lease
+from state.rows import Part, WritingPart, records
+from state.text import columns_of
+
+if TYPE_CHECKING:
+    from state.database import Transaction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,3 +96,62 @@ class Tunings(Part):
                 values["raw"] = unpacked(values.pop("packed"), where)
             found.append(values)
         return list(records(SessionRow, "trial_session", "trial", found))
+
+
+class Tuning(WritingPart):
+    """The part of `State` that writes tunings.
+
+    Whoever writes holds the lock of the name, or on a fleet the lease of the model (`held`): what
+    comes late from a worker that has lost it is refused.
+    """
+
+    def plan_tunings(self, name: str, rows: Sequence[TuningRow]) -> bool:
+        """Add the tunings of a name; False: there are some of that name already."""
+
+        def work(sql: Transaction) -> bool:
+            if sql.run("tuning_of_name", name=name).first() is not None:
+                return False
+            columns = ("model", "target", "position", "detail")
+            sql.each("new_tuning", ({**columns_of(row, *columns), "name": name} for row in rows))
+            return True
+
+        return self._attempt(work)
+
+    def keep_tuning(self, row: TuningRow, held: Lease | None = None) -> None:
+        """Record how far a tuning has come: its status, message and detail."""
+        values = columns_of(row, "id", "status", "message", "detail")
+        over = row.status in OVER
+        self._attempt(lambda sql: sql.run("keep_tuning", **values, over=over), held)
+
+    def keep_trial(self, row: TrialRow, held: Lease | None = None) -> None:
+        """Record a trial, or what has become of it."""
+        values = columns_of(row, *TrialRow.__slots__)
+        self._attempt(lambda sql: sql.run("keep_trial", **values), held)
+
+    def keep_session(self, row: SessionRow, held: Lease | None = None) -> None:
+        """Keep a finished session with the times of its runs."""
+        values = columns_of(row, *SessionRow.__slots__) | {"raw": packed(row.raw or {})}
+        self._attempt(lambda sql: sql.run("keep_session", **values), held)
+
+    def forget_trials(self, tuning_id: int, held: Lease | None = None) -> int:
+        """Drop the trials of a tuning with their sessions; returns how many sessions there were."""
+
+        def work(sql: Transaction) -> int:
+            dropped = sql.run("drop_sessions", tuning_id=tuning_id).rowcount
+            sql.run("drop_trials", tuning_id=tuning_id)
+            return dropped
+
+        return self._attempt(work, held)
+
+    def offer_builds(self, held: Lease, cell: str) -> None:
+        """Let any machine that can build a cell make builds for its tuning, ahead of the machine
+        that measures and holds this lease."""
+        self._set_builds(held, cell, "done", "todo")
+
+    def withdraw_builds(self, held: Lease, cell: str) -> None:
+        """Nobody needs to build for the tuning of a cell any more."""
+        self._set_builds(held, cell, "todo", "done")
+
+    def _set_builds(self, held: Lease, cell: str, before: str, after: str) -> None:
+        given = {"cell": cell, "before": before, "after": after, "model": held.model}
+        self._attempt(lambda sql: sql.run("set_builds", sweep_id=held.sweep_id, **given), held)

@@ -1,7 +1,7 @@
 """The protocol, broken in one place at a time: the seed named beside each mutant finds it.
 
-A mutant replaces text in one function of the product, as somebody might write it by mistake. It
-stays here as long as the function does: text that is not found any more fails the test.
+A mutant replaces text in one function or SQL statement of the product, as somebody might write it
+by mistake. It stays here as long as that does: text that is not found any more fails the test.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from functools import reduce
 from importlib import import_module
 from types import FunctionType
 
+from state import database
+from state.sql import spoken, statements
 from tests.simulation.run import run
 
 
@@ -25,7 +27,7 @@ class Mutant:
     broken: str
     """What is wrong, in words."""
     where: str
-    """The function, as MODULE:NAME."""
+    """The function, as MODULE:NAME, or the statement, as SQL:NAME."""
     old: str
     new: str
     seed: int
@@ -34,12 +36,34 @@ class Mutant:
     @contextmanager
     def alive(self) -> Iterator[None]:
         """Let the product make this mistake while the block runs."""
+        module, _, name = self.where.partition(":")
+        with self._statement(name) if module == "SQL" else self._function():
+            yield
+
+    def _changed(self, text: str) -> str:
+        if text.count(self.old) != 1:
+            raise LookupError(f"{self.where} has not got {self.old!r} once")
+        return text.replace(self.old, self.new)
+
+    @contextmanager
+    def _statement(self, name: str) -> Iterator[None]:
+        known = statements()
+        assert isinstance(known, dict)
+        right = known[name]
+        known[name] = self._changed(right)
+        _forget_clauses()
+        try:
+            yield
+        finally:
+            known[name] = right
+            _forget_clauses()
+
+    @contextmanager
+    def _function(self) -> Iterator[None]:
         function = self.function()
         lines = textwrap.dedent(inspect.getsource(function))
-        if lines.count(self.old) != 1:
-            raise LookupError(f"{self.where} has not got {self.old!r} once")
         changed: dict[str, object] = {}
-        source = "from __future__ import annotations\n" + lines.replace(self.old, self.new)
+        source = "from __future__ import annotations\n" + self._changed(lines)
         exec(compile(source, self.where, "exec"), dict(function.__globals__), changed)
         (made,) = (one for one in changed.values() if isinstance(one, FunctionType))
         code = function.__code__
@@ -63,18 +87,23 @@ class Mutant:
             return bool(run(seed)[0])
 
 
+def _forget_clauses() -> None:
+    spoken.cache_clear()
+    database._clause.cache_clear()
+
+
 MUTANTS = (
     Mutant(
         "a late result is recorded although another has the lease",
-        "state.changes:check_token", "if current != held.token:", "if False:", 15,
+        "state.rows:check_token", "if current != held.token:", "if False:", 15,
     ),
     Mutant(
         "whoever has the lease, anybody may record",
-        "state.changes:check_token", "current != held.token", "current is None", 15,
+        "state.rows:check_token", "current != held.token", "current is None", 15,
     ),
     Mutant(
         "a heartbeat renews the lease of whoever has it",
-        "state.leases:_is", "lease.c.token == held.token", "sa.true()", 15,
+        "SQL:held", " AND token = :token", "", 15,
     ),
     Mutant(
         "a release that comes late hands back the work of another",
@@ -82,25 +111,23 @@ MUTANTS = (
     ),
     Mutant(
         "a lease never runs out",
-        "state.leases:drop_lost", "silent = sa.and_(_expired, elsewhere)", "silent = sa.false()", 1,
+        "SQL:take_lost", "expires_at <= {now}", "expires_at < 0", 1,
     ),
     Mutant(
         "a heartbeat of the future counts until then",
-        "state.leases:drop_lost", "lease.c.renewed_at > now() + CLOCK_JITTER, elsewhere",
-        "sa.false()", 36,
+        "SQL:clock_set_back", "renewed_at > {now} + 1", "renewed_at < 0", 36,
     ),
     Mutant(
         "an outage of the database costs leases",
-        "state.leases:drop_lost", "connection.execute(in_time).first() is None", "False", 8,
+        "state.leases:drop_lost", "if sql.run(", "if False and sql.run(", 8,
     ),
     Mutant(
         "a late heartbeat speaks for itself alone",
-        "state.leases:Leases.renew", "if connection.execute(", "if False and connection.execute(",
-        111,
+        "state.leases:Leases.renew", "if sql.run(", "if False and sql.run(", 111,
     ),
     Mutant(
         "a heartbeat does not extend the lease",
-        "state.leases:Leases.renew", "expires_at=now() + ttl, ", "", 0,
+        "SQL:renew", "expires_at = {now} + :ttl, ", "", 0,
     ),
     Mutant(
         "processes that live are taken for dead",
@@ -112,18 +139,15 @@ MUTANTS = (
     ),
     Mutant(
         "who loses a lease loses what it has published",
-        "state.changes:hand_back",
-        "of_work(outcome, key) & is_unfinished(connection, key.sweep_id)",
-        "of_work(outcome, key)", 0,
+        "SQL:cells_of_work", "{unfinished} OR", "1 = 1 OR", 0,
     ),
     Mutant(
         "a listing of the feed changes cells that are held",
-        "state.seeding:Seeding.seed", ", ~is_leased)", ")", 16,
+        "SQL:seedable_cells", " AND NOT {leased}", "", 16,
     ),
     Mutant(
         "who joins a sweep plans the cells of others again",
-        "state.sweeps:_take_up", "connection, sweep_id), ~changes.is_leased)\n    wanted",
-        "connection, sweep_id))\n    wanted", 0,
+        "SQL:free_cells", " AND NOT {leased}", "", 0,
     ),
     Mutant(
         "a version that is there already is a failure",
@@ -151,11 +175,11 @@ MUTANTS = (
     ),
     Mutant(
         "a lease has run out when it begins",
-        "state.leases:_take", "expires_at=now() + ttl", "expires_at=now()", 0,
+        "SQL:take", "{now} + :ttl", "{now}", 0,
     ),
     Mutant(
         "a clock that is set back costs leases",
-        "state.leases:drop_lost", "expires_at=now() + lease.c.ttl", "expires_at=now()", 6,
+        "SQL:clock_set_back", "expires_at = {now} + ttl", "expires_at = {now}", 6,
     ),
     Mutant(
         "a lease is not renewed",

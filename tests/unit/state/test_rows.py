@@ -8,17 +8,9 @@ from matrix.status import FailureClass, Status
 from state.errors import OlderSchema, StateError, StateUnavailable, of_sqlite
 from state.reading import read_state
 from state.records import Facts, Outcome
-from state.rows import records, with_lists
+from state.rows import records
 from state.state import State
 from tests.states.samples import add_stages, begin, cell, rows, stage, take
-
-
-def test_a_list_is_one_parameter() -> None:
-    given = {"a": 1, "b": ["x", "y"], "bc": []}
-    query, values = with_lists("a = :a AND b IN :b AND c IN :bc", given, sqlite=True)
-    items = "(SELECT value FROM json_each(:{}))"
-    assert query == f"a = :a AND b IN {items.format('b')} AND c IN {items.format('bc')}"
-    assert values == {"a": 1, "b": '["x", "y"]', "bc": "[]"}
 
 
 def test_lists_may_be_longer_than_a_statement_takes_parameters(
