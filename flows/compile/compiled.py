@@ -23,10 +23,6 @@ def result_lines(done: Sequence[Compiled | Written]) -> Iterator[str]:
     for path, count in users.items():
         if count > 1:
             yield f"{path.name} ({show_size(path.stat().st_size)}) holds {count} graphs"
-    sizes = next((one.sharing for one in files if one.sharing), {})
-    if (together := sizes.get("together")) and (apart := sizes.get("apart")):
-        alone = f"in a context for each {show_size(apart)}"
-        yield f"in one context {show_size(together)} with the models, {alone}"
     if failed := sum(bool(one.error) for one in done):
         yield f"{failed} of {len(done)} models failed"
 

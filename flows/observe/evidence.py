@@ -129,12 +129,10 @@ class Opening:
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
-    """The size of one context for several graphs, and of a context for each of them."""
+    """The size of one context for several graphs."""
 
     graphs: int
     together: int
-    apart: int | None = None
-    """None: one of them could not be compiled alone."""
 
 
 def opening_of(record: Json | None) -> Opening | None:

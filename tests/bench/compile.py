@@ -33,7 +33,7 @@ from matrix.model import Plan, Profile
 from tests.bench.command import table
 from tests.engines.shared_weights import quantized
 from workers.compile.devices import runtime_for
-from workers.compile.group import Job, Member, compile_group
+from workers.compile.group import Graph, Job, compile_group
 from workers.runtimes.pool import Runtimes
 from workers.runtimes.runtime import Missing, Runtime
 from workers.verify.verifier import Verifier
@@ -156,9 +156,9 @@ def _processor_seconds() -> dict[int, float]:
 def _compiled(runtimes: Runtimes, runtime: Runtime, models: list[Path], folder: Path) -> list[int]:
     """Bytes of the binaries; schematics, which some compilers add, are none."""
     with tempfile.TemporaryDirectory(dir=folder) as work:
-        members = [Member(model.name, model, model.name) for model in models]
-        result = compile_group(runtimes, members, Job(runtime, Profile("p", "t", "r"), Path(work)))
-        assert not result.failures, result.failures
+        graphs = [Graph(model.stem, model.name, model) for model in models]
+        job = Job(runtimes, runtime, Profile("p", "t", "r"), Path(work))
+        result = compile_group(graphs, "0", job)
         binaries = [one for one in result.folder.glob("*.bin") if "_schematic" not in one.name]
         return [path.stat().st_size for path in binaries]
 

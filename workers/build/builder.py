@@ -25,8 +25,7 @@ from workers.build.keys import note_keys
 from workers.build.origin import Begun, Fetch, begin
 from workers.build.request import request_for
 from workers.build.stage_runner import Exchange, Expectation, LookUp, StageRunner, os_failure
-from workers.compile.sharing import ALONE
-from workers.compile.stage import CompileStage, portable_stage
+from workers.compile.stage import ALONE, CompileStage, portable_stage
 from workers.engine import BuildPlan, Request
 from workers.errors import BuildFailed, CorruptBlob, KnownFailures
 from workers.host.client import EngineHost

@@ -14,9 +14,8 @@ from matrix.model import Cell
 from matrix.status import FailureClass
 from workers.build.graph import EXPORT, INPUTS, Output, StageResults, StageTask
 from workers.build.keys import stage_key
-from workers.compile.group import STAGE
-from workers.compile.sharing import ALONE, member_names
-from workers.compile.stage import portable_stage
+from workers.compile.group import STAGE, leaving_out
+from workers.compile.stage import ALONE, member_names, portable_stage
 from workers.engine import BuildPlan, StageSpec
 from workers.errors import BuildFailed
 from workers.store.actions import Action
@@ -61,24 +60,23 @@ def share(
         if results is None:
             return None
         made[name] = results
-    while made:
-        task = _task(spec(list(made)), made)
-        try:
-            action = resolve(task)
-        except BuildFailed as error:
-            if not cell.members or error.member not in made:
-                raise
-            failures[error.member] = error
-            del made[error.member]
-            continue
-        if action is None:
-            return None
-        if not cell.members:
-            return _composite(made[ALONE], task, action)
-        left_out = {cells[name].id: error.reason for name, error in failures.items()}
-        members = {name: (cells[name], one) for name, one in made.items()}
-        return _group(members, left_out, task, action)
-    raise next(iter(failures.values()))
+
+    def compiled(left: Mapping[str, StageResults]) -> tuple[StageTask, Action | None]:
+        task = _task(spec(list(left)), left)
+        return task, resolve(task)
+
+    found, without = leaving_out(made, compiled)
+    failures |= without
+    if found is None:
+        raise next(iter(failures.values()))
+    task, action = found
+    if action is None:
+        return None
+    if not cell.members:
+        return _composite(made[ALONE], task, action)
+    left_out = {cells[name].id: error.reason for name, error in failures.items()}
+    members = {name: (cells[name], one) for name, one in made.items() if name not in without}
+    return _group(members, left_out, task, action)
 
 
 def placed(task: StageTask, member: str) -> StageTask:

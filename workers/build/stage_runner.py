@@ -18,8 +18,7 @@ from workers.build.context import placed, within_group
 from workers.build.graph import StageTask
 from workers.build.stages import StageRun, doing
 from workers.compile.group import STAGE as COMPILE
-from workers.compile.sharing import ALONE
-from workers.compile.stage import CompileStage
+from workers.compile.stage import ALONE, CompileStage
 from workers.engine import SOURCE, BuildPlan, Request, StageJob, StageReport
 from workers.errors import BuildFailed, KnownFailures, failure_of
 from workers.host.client import EngineHost

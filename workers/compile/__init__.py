@@ -13,7 +13,7 @@ name of a binary carries the beginning of the digest of everything that made it:
 never writes into a binary that somebody has open, and a context model that is moved into place
 last always finds its own.
 
-`devices` chooses the runtime of a profile and says what a result depends on, `group` compiles,
-`contexts` (in the checker's process) tells what a context model refers to, `files` compiles plain
-ONNX files into a folder.
+`devices` chooses the runtime of a profile and says what a result depends on. `group` compiles, for
+`stage` (packages) as for `files` (plain ONNX files into a folder). `contexts` (in the checker's
+process) tells what a context model refers to.
 """

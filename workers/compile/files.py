@@ -6,21 +6,24 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from machine.files import hash_file
 from matrix.digest import value_digest
 from matrix.errors import UsageError
 from matrix.model import Profile
+from matrix.status import FailureClass
 from workers.compile.check import Checked, check_compiled
 from workers.compile.devices import parameters
 from workers.compile.group import (
-    GroupResult,
+    Context,
+    Graph,
+    Group,
     Job,
-    Member,
-    compare_sizes,
     compile_group,
+    leaving_out,
+    output_stems,
     references,
 )
 from workers.errors import BuildFailed
@@ -30,7 +33,6 @@ from workers.runtimes.runtime import Runtime
 
 FINAL = "_ctx.onnx"
 """The end of a context model's name."""
-_TOKEN = 16
 
 
 @dataclass(slots=True)
@@ -45,8 +47,8 @@ class Compiled:
     error: str = ""
     warning: str = ""
     checked: Checked | None = None
-    sharing: Mapping[str, int | None] | None = None
-    """Of models in one context: bytes `together`, and `apart` with a context for each."""
+    sharing: Mapping[str, int] | None = None
+    """Of models in one context: the number of `graphs`, and their bytes `together`."""
 
 
 @dataclass(slots=True)
@@ -72,16 +74,16 @@ class FileCompiler:
             for path, stem in _models(given):
                 found.setdefault(path.resolve(), (path, stem))
         stems = output_stems([stem for _path, stem in found.values()])
-        members, refused = [], dict[Path, UsageError]()
+        graphs, refused = [], dict[Path, UsageError]()
         for (path, _stem), stem in zip(found.values(), stems, strict=True):
             try:
-                members.append(Member(str(path), path, stem + FINAL, self._weights(path)))
+                graphs.append(Graph(stem, str(path), path, self._weights(path)))
             except UsageError as error:
                 refused[path] = error
-        if not members:
+        if not graphs:
             raise next(iter(refused.values()))
-        self._guard(members)
-        groups = [members] if self.share else [[one] for one in members]
+        self._guard(graphs)
+        groups = [graphs] if self.share else [[one] for one in graphs]
         made = {one.source: one for group in groups for one in self._group(group)}
         made |= {path: Compiled(path, error=str(error)) for path, error in refused.items()}
         return [made[path] for path, _stem in found.values()]
@@ -99,103 +101,72 @@ class FileCompiler:
             )
         return list(told["external"])
 
-    def _guard(self, members: Sequence[Member]) -> None:
+    def _guard(self, graphs: Sequence[Graph]) -> None:
         dest = self.dest
         if dest.exists() and not dest.is_dir():
             raise UsageError(f"{dest} is a file", hint="name a folder with -o")
-        there = [one.output for one in members if (dest / one.output).exists()]
+        there = [one.name + FINAL for one in graphs if (dest / (one.name + FINAL)).exists()]
         if there and not self.overwrite:
             raise UsageError(
                 f"{dest} has {', '.join(there[:3])} already", hint="add --overwrite, or choose -o"
             )
 
-    def _group(self, wanted: Sequence[Member]) -> list[Compiled]:
-        named = f"_{self._token(wanted)}.onnx"
-        members = [replace(one, output=one.output.removesuffix(FINAL) + named) for one in wanted]
-        folder = Path(tempfile.mkdtemp(dir=self.scratch))
-        job = Job(self.runtime, self.profile, folder, self.watching)
-        result = compile_group(self.runtimes, members, job)
-        shared = [one for one in members if result.contexts.get(one.name, {}).get("nodes")]
-        sharing = None
-        if len(shared) > 1:
-            self.watching.progress("compiling each model alone, to compare the sizes")
-            sharing = compare_sizes(self.runtimes, shared, result, job)
-        found = []
-        for final, member in zip(wanted, members, strict=True):
-            outcome = self._outcome(member, final.output, result)
-            outcome.sharing = sharing if member in shared else None
-            found.append(outcome)
-        self._place(found, members, result)
-        shutil.rmtree(folder, ignore_errors=True)
-        return found
+    def _group(self, graphs: Sequence[Graph]) -> list[Compiled]:
+        with tempfile.TemporaryDirectory(dir=self.scratch) as folder:
+            job = Job(self.runtimes, self.runtime, self.profile, Path(folder), self.watching)
 
-    def _outcome(self, member: Member, final: str, result: GroupResult) -> Compiled:
-        compiled = Compiled(member.model, seconds=result.seconds.get(member.name, 0.0))
-        if error := result.failures.get(member.name):
-            compiled.error = error.reason
-        elif not result.contexts[member.name]["nodes"]:
+            def attempt(left: Mapping[str, Graph]) -> Group:
+                members = list(left.values())
+                return compile_group(members, self._key(members), job)
+
+            group, failures = leaving_out({one.member: one for one in graphs}, attempt)
+            self.dest.mkdir(parents=True, exist_ok=True)
+            made = [self._outcome(one, group) for one in group.contexts] if group else []
+            if group:
+                self._place(group, made)
+        return [*made, *(self._failed(Path(one), error) for one, error in failures.items())]
+
+    def _failed(self, source: Path, error: BuildFailed) -> Compiled:
+        if error.failure is FailureClass.UNSUPPORTED:
             provider = self.runtime.provider
-            compiled.warning = f"no EPContext: {provider} takes no operator of it"
-        else:
-            dest = self.dest
-            compiled.output = dest / final
-            names = result.contexts[member.name]["binaries"]
-            compiled.binaries = tuple(dest / name for name in names)
-            if self.check:
-                self.watching.progress(f"checking {member.name}")
-                compiled.checked = check_compiled(
-                    self.runtimes, self.runtime, member.model,
-                    result.folder / member.output, self.scratch, self.watching,
-                    shared=len(result.seconds) > 1,
-                )  # fmt: skip
-                if compiled.checked.passed is False:
-                    compiled.error = (
-                        f"the compiled model fails its check: {compiled.checked.detail}"
-                    )
-                    compiled.output, compiled.binaries = None, ()
+            return Compiled(source, warning=f"no EPContext: {provider} takes no operator of it")
+        return Compiled(source, error=error.reason)
+
+    def _outcome(self, context: Context, group: Group) -> Compiled:
+        graph, shared = context.graph, len(group.contexts) > 1
+        compiled = Compiled(graph.model, seconds=context.seconds)
+        compiled.sharing = group.sharing if shared else None
+        if self.check:
+            self.watching.progress(f"checking {graph.model}")
+            compiled.checked = check_compiled(
+                self.runtimes, self.runtime, graph.model, context.file, self.scratch,
+                self.watching, shared=shared,
+            )  # fmt: skip
+            if compiled.checked.passed is False:
+                compiled.error = f"the compiled model fails its check: {compiled.checked.detail}"
+                return compiled
+        compiled.output = self.dest / (graph.name + FINAL)
+        compiled.binaries = tuple(self.dest / name for name in context.binaries)
         return compiled
 
-    def _place(
-        self, found: Sequence[Compiled], members: Sequence[Member], result: GroupResult
-    ) -> None:
+    def _place(self, group: Group, made: Sequence[Compiled]) -> None:
         """Binaries first: a context model that is there has all that it names.
 
         No lock: binaries of another content have other names, and each name is replaced at once.
         """
-        dest = self.dest
-        dest.mkdir(parents=True, exist_ok=True)
-        for binary in dict.fromkeys(path for one in found for path in one.binaries):
-            _publish(result.folder / binary.name, binary)
-        for one, member in zip(found, members, strict=True):
+        for binary in dict.fromkeys(path for one in made for path in one.binaries):
+            _publish(group.folder / binary.name, binary)
+        for context, one in zip(group.contexts, made, strict=True):
             if one.output is not None:
-                _publish(result.folder / member.output, one.output)
+                _publish(context.file, one.output)
 
-    def _token(self, members: Sequence[Member]) -> str:
+    def _key(self, graphs: Sequence[Graph]) -> str:
         made_of = parameters(self.runtime, self.profile)
         digests = [
             value_digest([hash_file(one.model.parent / name)[0] for name in one.files])
-            for one in members
+            for one in graphs
         ]
-        return value_digest({**made_of, "sources": digests})[:_TOKEN]
-
-
-def output_stems(stems: Sequence[str]) -> list[str]:
-    """A stem for each model, `model` or `model_1`; the first to ask for a name gets it.
-
-    They differ on every disk, upper and lower case alike. A name that a model has by itself is not
-    given to another one: of model, model and model_1 the second becomes model_2.
-    """
-    own = {stem.casefold() for stem in stems}
-    taken: set[str] = set()
-    found = []
-    for stem in stems:
-        name, number = stem, 0
-        while name.casefold() in taken or (number and name.casefold() in own):
-            number += 1
-            name = f"{stem}_{number}"
-        taken.add(name.casefold())
-        found.append(name)
-    return found
+        return value_digest({**made_of, "sources": digests})
 
 
 def _models(given: Path) -> Iterator[tuple[Path, str]]:
@@ -213,8 +184,6 @@ def _models(given: Path) -> Iterator[tuple[Path, str]]:
 
 def _publish(made: Path, final: Path) -> None:
     """Whole under its name or not there; the folder may lie on another disk."""
-    if not made.exists():
-        return
     arriving = final.with_name(f".{final.name}.{os.getpid()}")
     shutil.copyfile(made, arriving)
     arriving.replace(final)

@@ -1,14 +1,15 @@
-"""Compiling a group: members that fail are named and left out, the rest is compiled again."""
+"""Compiling the graphs of one context, or naming the one that cannot be compiled."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+import tempfile
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from machine.files import copy_file, files_below
+from machine.files import copy_file
 from matrix.model import Profile
 from matrix.status import FailureClass
 from workers.errors import BuildFailed
@@ -17,172 +18,137 @@ from workers.runtimes.pool import Runtimes
 from workers.runtimes.runtime import Runtime
 
 STAGE = "compile"
+TOKEN = 16
+"""Characters of a key in the names of what is made with it."""
 _AT = re.compile(r"compiling (\d+)/")
 _LOST = {FailureClass.CRASH, FailureClass.TIMEOUT, FailureClass.MEMORY}
-"""What a compiler does to its process: the member at hand has failed, the others have not."""
+"""What a compiler does to its process: the graph at hand has failed, the others have not."""
+_HINT = "does the device of this profile take the precision and operators of the model?"
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
-    """One model of a group."""
+class Graph:
+    """One graph of a context."""
 
     name: str
-    """As people know it."""
+    """Of the component, the member or the file; empty for a model that is one graph."""
+    member: str
+    """The input that it comes from."""
     model: Path
-    output: str
-    """The name of its context model."""
+    """Its portable model, with its weights below the same folder."""
     weights: Collection[str] = ()
     """The files with its weights, in the folder of the model."""
+    origin: str = ""
+    """Where its portable model is, in the portable package or below the folder of the member."""
+
+    @property
+    def label(self) -> str:
+        """Its name for files and messages."""
+        return self.name or self.model.stem
 
     @property
     def files(self) -> tuple[str, ...]:
-        """Everything that is compiled, by the names in that folder."""
+        """Everything that is compiled, by the names in the folder of the model."""
         return (self.model.name, *self.weights)
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """How a group is compiled."""
+    """How graphs are compiled."""
 
+    runtimes: Runtimes
     runtime: Runtime
     profile: Profile
     folder: Path
-    """A private folder, empty; what is compiled ends up in its `out`."""
+    """A private folder."""
     watching: Watching = UNWATCHED
-    """Of one member."""
+    """Of one graph."""
 
 
-@dataclass(slots=True)
-class GroupResult:
-    """The result of compiling a group."""
+@dataclass(frozen=True, slots=True)
+class Context:
+    """A context model."""
 
-    folder: Path
-    """Has the context models and binaries, and nothing else."""
-    seconds: dict[str, float] = field(default_factory=dict)
-    """By name, of the members that were compiled."""
-    contexts: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """By name: the answer of `read_contexts`; without nodes, the EP takes nothing of a member."""
-    failures: dict[str, BuildFailed] = field(default_factory=dict)
-    peak_memory: int = 0
+    graph: Graph
+    file: Path
+    nodes: Sequence[Mapping[str, Any]]
+    binaries: tuple[str, ...]
+    """The files beside it that it names; several context models may share one."""
+    compatibility: Mapping[str, str]
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The context models of graphs that were compiled together."""
+
+    contexts: tuple[Context, ...]
+    peak_memory: int
     """Of the compiler's process."""
 
+    @property
+    def folder(self) -> Path:
+        """Has the context models and binaries."""
+        return self.contexts[0].file.parent
 
-def compile_group(runtimes: Runtimes, members: Sequence[Member], job: Job) -> GroupResult:
-    """Compile all members into one context, without those that fail. Raises only `Cancelled`
-    and what has nothing to do with a member."""
-    failures: dict[str, BuildFailed] = {}
-    left = list(members)
-    while left:
-        folder = job.folder / f"try-{len(failures)}"
-        result = compile_once(runtimes, left, replace(job, folder=folder))
-        failures |= result.failures
-        if result.seconds:
-            result.failures = failures
-            return result
-        left = [member for member in left if member.name not in failures]
-    return GroupResult(job.folder / "out", failures=failures)
+    @property
+    def binaries(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(name for one in self.contexts for name in one.binaries))
 
-
-def compile_once(runtimes: Runtimes, members: Sequence[Member], job: Job) -> GroupResult:
-    """Compile all members into one context, or name one that failed: then there is no `seconds`
-    and nothing in the folder may be used."""
-    result = GroupResult(job.folder / "out")
-    result.folder.mkdir(parents=True)
-    failed = _compile(runtimes, members, job, result)
-    if failed is None:
-        _read(runtimes, members, result, job)
-    else:
-        member, error = failed
-        result.failures[member.name] = error
-    return result
+    @property
+    def sharing(self) -> dict[str, int]:
+        """How many graphs there are, and the bytes of their models and binaries."""
+        names = [*self.binaries, *(one.file.name for one in self.contexts)]
+        size = sum((self.folder / name).stat().st_size for name in names)
+        return {"graphs": len(self.contexts), "together": size}
 
 
-def binaries_of(result: GroupResult) -> list[str]:
-    return list(dict.fromkeys(name for one in result.contexts.values() for name in one["binaries"]))
-
-
-def compare_sizes(
-    runtimes: Runtimes, members: Sequence[Member], result: GroupResult, job: Job
-) -> dict[str, Any]:
-    """Bytes of the context models with their binaries: in one context, and each in its own."""
-    apart: int | None = 0
-    for place, member in enumerate(members if len(members) > 1 else ()):
-        alone = compile_once(runtimes, [member], replace(job, folder=job.folder / f"apart-{place}"))
-        apart = None if alone.failures or apart is None else apart + _size(alone, [member])
-    together = _size(result, members)
-    return {
-        "graphs": len(members),
-        "together": together,
-        "apart": apart if len(members) > 1 else together,
-    }
-
-
-def _size(result: GroupResult, members: Sequence[Member]) -> int:
-    names = [*binaries_of(result), *(one.output for one in members)]
-    return sum((result.folder / name).stat().st_size for name in names)
-
-
-def _compile(
-    runtimes: Runtimes, members: Sequence[Member], job: Job, result: GroupResult
-) -> tuple[Member, BuildFailed] | None:
-    """The member that failed, with its error."""
-    sources = []
-    for place, member in enumerate(members):
-        for name in member.files:
-            copy_file(member.model.parent / name, job.folder / f"in-{place}" / name)
-        sources.append(f"in-{place}/{member.model.name}")
-    at, watching = 0, job.watching
-
-    def progress(text: str) -> None:
-        nonlocal at
-        if found := _AT.match(text):
-            at = int(found[1]) - 1
-            watching.progress(f"{text} {members[at].name}")
-
-    args = {
-        "folder": str(job.folder.absolute()),
-        "sources": sources,
-        "outputs": [f"out/{member.output}" for member in members],
-        "backend": job.profile.backend,
-        "embed": job.profile.embed,
-    }
-    try:
-        limit = watching.timeout and watching.timeout * len(members)
-        limited = replace(watching, timeout=limit, progress=progress)
-        answer = runtimes.compile(job.runtime, args, limited)
-    except BuildFailed as error:
-        if error.failure not in _LOST:
-            raise
-        return members[at], error
-    if "error" in answer:
-        failure = BuildFailed(FailureClass.COMPILE, STAGE, str(answer["error"]), hint=_HINT)
-        return members[int(answer["failed"])], failure
-    result.peak_memory = int(answer["peak_memory"])
-    result.seconds = dict(zip((one.name for one in members), answer["seconds"], strict=True))
-    return None
-
-
-_HINT = "does the device of this profile take the precision and operators of the model?"
-
-
-def _read(runtimes: Runtimes, members: Sequence[Member], result: GroupResult, job: Job) -> None:
-    there = [one.output for one in members if (result.folder / one.output).is_file()]
-    contexts = references(runtimes, result.folder, there, job.watching)
-    for member in members:
-        found = contexts.get(member.output, {"nodes": [], "binaries": [], "problems": []})
-        result.contexts[member.name] = found
+def compile_group(graphs: Sequence[Graph], key: str, job: Job) -> Group:
+    """Compile graphs into one context. Raises `BuildFailed`, with `member` where one is at fault:
+    then nothing of the group may be used."""
+    folder = Path(tempfile.mkdtemp(dir=job.folder))
+    made = folder / "out"
+    made.mkdir()
+    outputs = [f"{graph.label}_{key[:TOKEN]}.onnx" for graph in graphs]
+    answer = _compiled(graphs, outputs, folder, job)
+    there = [name for name in outputs if (made / name).is_file()]
+    told = references(job.runtimes, made, there, job.watching)
+    contexts = []
+    for graph, name, seconds in zip(graphs, outputs, answer["seconds"], strict=True):
+        found = told.get(name, {"nodes": [], "problems": []})
         if found["problems"]:
             text = f"the compiler wrote a context model that cannot be used: {found['problems'][0]}"
-            result.failures[member.name] = BuildFailed(FailureClass.COMPILE, STAGE, text)
+            raise _fault(graph, BuildFailed(FailureClass.COMPILE, STAGE, text))
+        if not found["nodes"]:
+            text = f"{job.runtime.provider} takes no operator of {graph.label}: nothing to compile"
+            hint = "leave it out of its context group or profile, or choose another precision"
+            raise _fault(graph, BuildFailed(FailureClass.UNSUPPORTED, STAGE, text, hint=hint))
+        binaries, compatibility = tuple(found["binaries"]), found["compatibility"]
+        contexts.append(
+            Context(graph, made / name, found["nodes"], binaries, compatibility, seconds)
+        )
+    return Group(tuple(contexts), int(answer["peak_memory"]))
 
 
-def model_in(folder: Path) -> Path:
-    """The only model below a folder."""
-    found = [path for path in files_below(folder) if path.suffix == ".onnx"]
-    if len(found) != 1:
-        text = f"there are {len(found)} models to compile instead of one"
-        raise BuildFailed(FailureClass.UNKNOWN, STAGE, text, hint="a fault of the engine")
-    return found[0]
+def leaving_out(
+    members: Mapping[str, T], attempt: Callable[[Mapping[str, T]], R]
+) -> tuple[R | None, dict[str, BuildFailed]]:
+    """What an attempt makes of all members but those that it fails with, and their failures.
+
+    A binary is complete only after the last of its graphs, so the rest is tried from the start."""
+    left, failures = dict(members), dict[str, BuildFailed]()
+    while left:
+        try:
+            return attempt(left), failures
+        except BuildFailed as error:
+            if error.member not in left:
+                raise
+            failures[error.member] = error
+            del left[error.member]
+    return None, failures
 
 
 def references(
@@ -194,3 +160,65 @@ def references(
         "contexts", args, watching, stage=STAGE
     ).result
     return told
+
+
+def output_stems(stems: Sequence[str]) -> list[str]:
+    """A stem for each model, `model` or `model_1`; the first to ask for a name gets it.
+
+    They differ on every disk, upper and lower case alike. A name that a model has by itself is not
+    given to another one: of model, model and model_1 the second becomes model_2.
+    """
+    own = {stem.casefold() for stem in stems}
+    taken: set[str] = set()
+    found = []
+    for stem in stems:
+        name, number = stem, 0
+        while name.casefold() in taken or (number and name.casefold() in own):
+            number += 1
+            name = f"{stem}_{number}"
+        taken.add(name.casefold())
+        found.append(name)
+    return found
+
+
+def _compiled(
+    graphs: Sequence[Graph], outputs: Sequence[str], folder: Path, job: Job
+) -> Mapping[str, Any]:
+    """The compiler's answer about `outputs`, which it writes into `out`."""
+    sources = []
+    for place, graph in enumerate(graphs):
+        for name in graph.files:
+            copy_file(graph.model.parent / name, folder / f"in-{place}" / name)
+        sources.append(f"in-{place}/{graph.model.name}")
+    at, watching = 0, job.watching
+
+    def progress(text: str) -> None:
+        nonlocal at
+        if found := _AT.match(text):
+            at = int(found[1]) - 1
+            watching.progress(f"{text} {graphs[at].label}")
+
+    args = {
+        "folder": str(folder.absolute()),
+        "sources": sources,
+        "outputs": [f"out/{name}" for name in outputs],
+        "backend": job.profile.backend,
+        "embed": job.profile.embed,
+    }
+    try:
+        limit = watching.timeout and watching.timeout * len(graphs)
+        limited = replace(watching, timeout=limit, progress=progress)
+        answer = job.runtimes.compile(job.runtime, args, limited)
+    except BuildFailed as error:
+        if error.failure in _LOST:
+            _fault(graphs[at], error)
+        raise
+    if "error" in answer:
+        failure = BuildFailed(FailureClass.COMPILE, STAGE, str(answer["error"]), hint=_HINT)
+        raise _fault(graphs[int(answer["failed"])], failure)
+    return answer
+
+
+def _fault(graph: Graph, error: BuildFailed) -> BuildFailed:
+    error.member = graph.member
+    return error

@@ -121,9 +121,7 @@ def _show(arguments: Arguments) -> None:
         document["samples"] = asdict(proof)
         lines.append(f"verified on {proof}")
     if sharing:
-        apart = f"; a context each takes {show_size(sharing.apart)}" if sharing.apart else ""
-        together = f"share one context of {show_size(sharing.together)}"
-        lines.append(f"{sharing.graphs} graphs {together}{apart}")
+        lines.append(f"{sharing.graphs} graphs share one context of {show_size(sharing.together)}")
     print_result(arguments, document, lines)
 
 

@@ -66,8 +66,7 @@ function panelParts(cell, index) {
 }
 
 function sharingText(sharing) {
-  const apart = sharing.apart == null ? "" : `; in a context each: ${size(sharing.apart)}`;
-  return `${sharing.graphs} graphs share one: ${size(sharing.together)}${apart}`;
+  return `${sharing.graphs} graphs share one: ${size(sharing.together)}`;
 }
 
 function lacksList(lacks) {

@@ -17,7 +17,7 @@ from workers.build.context import members_of, placed, share
 from workers.build.graph import StageResults, StageTask, walk
 from workers.build.package import build_record
 from workers.build.stages import StageRun
-from workers.compile.sharing import ALONE
+from workers.compile.stage import ALONE
 from workers.engine import SOURCE, BuildPlan, StageSpec
 from workers.errors import BuildFailed
 from workers.store import Action

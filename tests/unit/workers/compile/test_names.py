@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.compile.files import output_stems
+from workers.compile.group import output_stems
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The stage that compiles several portable packages into one context."""
+"""The stage that compiles several portable packages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from matrix.status import FailureClass
 from tests.engines.compilers import RUNTIME, FakeRuntimes
 from workers import composition
 from workers.compile.group import Job
-from workers.compile.sharing import ALONE, compile_alone, compile_shared, member_names
+from workers.compile.stage import ALONE, compile_packages, member_names
 from workers.composition import Component, Composition, Link
 from workers.engine import StageReport
 from workers.errors import BuildFailed
@@ -38,11 +38,13 @@ def package(folder: Path, **models: str) -> Path:
     return folder
 
 
-def shared(fake: FakeRuntimes, inputs: Mapping[str, Path], folder: Path) -> StageReport:
+def compiled(
+    fake: FakeRuntimes, inputs: Mapping[str, Path], folder: Path, *, shared: bool = True
+) -> StageReport:
     for name in ("out", "scratch"):
         (folder / name).mkdir()
-    job = Job(RUNTIME, Profile("p", "t", "r"), folder / "scratch")
-    return compile_shared(cast("Runtimes", fake), inputs, folder / "out", KEY, job)
+    job = Job(cast("Runtimes", fake), RUNTIME, Profile("p", "t", "r"), folder / "scratch")
+    return compile_packages(inputs, folder / "out", KEY, job, shared=shared)
 
 
 def names(folder: Path) -> list[str]:
@@ -53,12 +55,11 @@ def names(folder: Path) -> list[str]:
 def test_the_components_of_a_composite_share_one_binary(tmp_path: Path) -> None:
     fake = FakeRuntimes()
     source = package(tmp_path / "t5", encoder="E", decoder="D")
-    report = shared(fake, {ALONE: source}, tmp_path)
+    report = compiled(fake, {ALONE: source}, tmp_path)
     assert names(tmp_path / "out") == [
         "composition.json", "config.json", "decoder.onnx", "encoder.onnx", "shared.bin",
     ]  # fmt: skip
-    # Both together, then each alone to tell what sharing saves.
-    assert fake.calls == [["E", "D"], ["E"], ["D"]]
+    assert fake.calls == [["E", "D"]]
     record = composition.read(tmp_path / "out")
     assert record is not None
     assert [one.model for one in record.components] == ["encoder.onnx", "decoder.onnx"]
@@ -75,23 +76,25 @@ def test_members_of_a_group_lie_beside_their_binary_and_their_files_below_their_
 ) -> None:
     fake = FakeRuntimes()
     inputs = {name: package(tmp_path / name, model=name) for name in ("prefill", "decode")}
-    report = shared(fake, inputs, tmp_path)
-    assert fake.calls[0] == ["prefill", "decode"]
+    report = compiled(fake, inputs, tmp_path)
+    assert fake.calls == [["prefill", "decode"]]
     assert names(tmp_path / "out") == [
         "composition.json", "decode.onnx", "decode/config.json", "prefill.onnx",
         "prefill/config.json", "shared.bin",
     ]  # fmt: skip
     assert (tmp_path / "out" / "decode.onnx").read_text() == "context of decode"
     assert report.facts["graphs"][1]["origin"] == "decode/model.onnx"
-    together, apart = (report.info["sharing"][name] for name in ("together", "apart"))
-    assert apart == together > 0  # this compiler saves nothing
+    sizes = [
+        path.stat().st_size for path in (tmp_path / "out").glob("*.*") if path.suffix != ".json"
+    ]
+    assert report.info["sharing"] == {"graphs": 2, "together": sum(sizes)}
     told = json.loads((tmp_path / "out" / "composition.json").read_text())["components"]
     assert [one["name"] for one in told] == ["prefill", "decode"]
 
 
 def test_a_model_of_one_graph_shares_nothing(tmp_path: Path) -> None:
     fake = FakeRuntimes()
-    report = shared(fake, {ALONE: package(tmp_path / "bert", model="B")}, tmp_path)
+    report = compiled(fake, {ALONE: package(tmp_path / "bert", model="B")}, tmp_path)
     assert fake.calls == [["B"]]
     assert names(tmp_path / "out") == ["config.json", "model.onnx", "shared.bin"]
     assert report.info["sharing"]["graphs"] == 1
@@ -106,11 +109,7 @@ def test_graphs_beside_each_other_are_compiled_one_by_one(tmp_path: Path) -> Non
         (source / name / "model.onnx").rename(source / f"{name}.onnx")
         parts.append(Component(name, f"{name}.onnx"))
     composition.write(Composition(parts), source)
-    for name in ("out", "scratch"):
-        (tmp_path / name).mkdir()
-    job = Job(RUNTIME, Profile("p", "t", "r"), tmp_path / "scratch")
-    inputs = {"share": source}
-    report = compile_alone(cast("Runtimes", fake), inputs, tmp_path / "out", KEY, job)
+    report = compiled(fake, {ALONE: source}, tmp_path, shared=False)
     assert fake.calls == [["P"], ["D"]]
     assert (tmp_path / "out" / "prefill.onnx").read_text() == "context of P"
     assert (tmp_path / "out" / "decode.onnx").read_text() == "context of D"
@@ -118,7 +117,7 @@ def test_graphs_beside_each_other_are_compiled_one_by_one(tmp_path: Path) -> Non
     assert len(report.facts["contexts"]) == 2
     together = tmp_path / "together"
     together.mkdir()
-    report = shared(fake, {ALONE: source}, together)
+    report = compiled(fake, {ALONE: source}, together)
     assert fake.calls[2] == ["P", "D"]  # in one context where the catalog asks for that
     assert [one["origin"] for one in report.facts["graphs"]] == ["prefill.onnx", "decode.onnx"]
 
@@ -137,7 +136,7 @@ def test_the_member_at_fault_is_named_and_nothing_is_made(
 ) -> None:
     inputs = {name: package(tmp_path / name, model=name) for name in ("prefill", "decode")}
     with pytest.raises(BuildFailed) as error:
-        shared(fake, inputs, tmp_path)
+        compiled(fake, inputs, tmp_path)
     assert error.value.member == "decode"
     assert names(tmp_path / "out") == []
     assert fake.calls == [["prefill", "decode"]]
@@ -149,19 +148,8 @@ def test_a_composite_is_no_member(tmp_path: Path) -> None:
         "t5": package(tmp_path / "t5", encoder="E", decoder="D"),
     }
     with pytest.raises(BuildFailed, match="t5 has components") as error:
-        shared(FakeRuntimes(), inputs, tmp_path)
+        compiled(FakeRuntimes(), inputs, tmp_path)
     assert error.value.member == "t5"
-
-
-def test_a_graph_that_cannot_be_compiled_alone_leaves_the_comparison_out(tmp_path: Path) -> None:
-    class OnlyTogether(FakeRuntimes):
-        def compile(self, *given: object, **more: object) -> dict[str, object]:
-            self.bad = {"decode": "no"} if self.calls else {}
-            return super().compile(*given, **more)  # type: ignore[arg-type]
-
-    inputs = {name: package(tmp_path / name, model=name) for name in ("prefill", "decode")}
-    report = shared(OnlyTogether(), inputs, tmp_path)
-    assert report.info["sharing"]["apart"] is None
 
 
 def test_names_of_members_differ_on_every_disk() -> None:
