@@ -230,6 +230,17 @@ def _scales(model: Any) -> dict[str, int]:
     }
 
 
+@pytest.mark.parametrize(("precision", "held"), [("w8a16", True), ("w8a8", False)])
+def test_16_bits_hold_values_beyond_those_that_calibrate(
+    tmp_path: Path, precision: str, *, held: bool
+) -> None:
+    model, _facts, _said = quantize(tmp_path, None, EVEN, precision=precision)
+    seen = np.random.default_rng(1).standard_normal((4, 2, 8)).astype(np.float32)
+    rows = 1.4 * max(seen, key=lambda one: float(np.abs(one).max()))
+    wanted, found = graphs.outputs(graph(EVEN), rows), graphs.outputs(model, rows)
+    assert bool(np.linalg.norm(found - wanted) < 0.02 * np.linalg.norm(wanted)) is held
+
+
 @pytest.mark.parametrize("steps", [EVERY, None], ids=["compared", "not compared"])
 def test_what_the_catalog_keeps_in_float_is_in_the_label(
     tmp_path: Path, steps: list[str] | None

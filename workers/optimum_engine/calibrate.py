@@ -26,6 +26,9 @@ class Limits:
     levels: int
     """The steps of a range."""
     method: str = "minmax"
+    margin: float = 0.0
+    """By how much of its size each end of a range is moved outwards, where it is the largest value
+    that was seen."""
 
 
 def ranges(
@@ -136,7 +139,7 @@ class _Found:
         if limits.method == "average" and name not in self._hiding:
             return math.fsum(lows) / len(lows), math.fsum(highs) / len(highs)
         if name not in self._counts:
-            return low, high
+            return low + limits.margin * min(low, 0.0), high + limits.margin * max(high, 0.0)
         if limits.method == "percentile":
             return histograms.percentile(self._counts[name], low, high)
         return histograms.mse(self._counts[name], low, high, limits.levels)

@@ -25,6 +25,9 @@ from workers.sources.errors import quantize_error
 
 LEVELS = {"w8a16": 65535, "w8a8": 255}
 """The steps of an activation's range."""
+MARGIN = {"w8a16": 0.5, "w8a8": 0.0}
+"""How far a range goes beyond the values that calibration has seen. What lies outside is cut off,
+which costs more than half a bit of 16; 8 bits have no steps to spare."""
 _MOST = 127
 """The largest int8."""
 _LEAST_RANGE = 1e-4

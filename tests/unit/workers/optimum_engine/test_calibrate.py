@@ -49,13 +49,16 @@ def test_what_hides_counts_as_the_depth_of_a_mask_and_other_numbers_as_they_are(
 
 
 def ranges(
-    model: Any, sets: list[dict[str, Any]], folder: Path, method: str = "minmax"
+    model: Any,
+    sets: list[dict[str, Any]],
+    folder: Path,
+    method: str = "minmax",
+    margin: float = 0.0,
 ) -> dict[str, Any]:
     (folder / "model").mkdir(parents=True)
     onnx.save(model, str(folder / "model" / "model.onnx"))
-    return calibrate.ranges(
-        folder / "model", sets, folder / "temp", calibrate.Limits(100, 255, method)
-    )
+    limits = calibrate.Limits(100, 255, method, margin)
+    return calibrate.ranges(folder / "model", sets, folder / "temp", limits)
 
 
 def typed(nodes: list[Any], weights: dict[str, Any]) -> Any:
@@ -74,6 +77,13 @@ def test_a_mask_hides_although_no_sample_shows_it(tmp_path: Path) -> None:
     weights = {"limit": np.float32(9), "mask": np.float32(-100), "zero": np.float32(0)}
     found = ranges(typed(nodes, weights), [{"x": np.ones((2, 8), np.float32)}], tmp_path)
     assert found == {"x": (1, 1), "low": (-100, 0), "scores": (-100, 1), "y": (0.125, 0.125)}
+
+
+def test_a_margin_moves_both_ends_outwards(tmp_path: Path) -> None:
+    nodes = [helper.make_node("Neg", ["x"], ["turned"]), helper.make_node("Abs", ["x"], ["y"])]
+    rows = np.linspace(-2, 4, 16, dtype=np.float32).reshape(2, 8)
+    found = ranges(typed(nodes, {}), [{"x": rows}], tmp_path, margin=0.5)
+    assert found == {"x": (-3, 6), "turned": (-6, 3), "y": (0, 6)}
 
 
 def test_nan_is_an_error_that_names_the_tensor(tmp_path: Path) -> None:
