@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import zlib
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from matrix.codec import parse_json
 from matrix.needs import to_text
 from state.changes import add_event, of_holder
-from state.damage import damaged
 from state.errors import StateError
 from state.records import (
     Bench,
@@ -23,13 +19,11 @@ from state.records import (
     Outcome,
 )
 from state.rows import Part, WritingPart, records
-from state.text import clean, columns_of, stable_json
+from state.text import clean, columns_of, packed, stable_json, unpacked
 
 if TYPE_CHECKING:
     from state.database import Transaction
 
-MOST_RAW = 64 * 2**20
-"""Bytes of raw samples once they are unpacked; more is damage."""
 MEASURED = "measured"
 """Key of the notice that tells of a benchmark in a sweep: its numbers, or why there are none."""
 _TO_MEASURE = """
@@ -132,21 +126,3 @@ def _add(sql: Transaction, one: Measurement) -> int:
 def same_protocol(one: Json, other: Json) -> bool:
     """Whether two measurements were made in the same way."""
     return stable_json(one) == stable_json(other)
-
-
-def packed(raw: Json) -> bytes:
-    """JSON in as few bytes as may be."""
-    return zlib.compress(json.dumps(dict(raw), separators=(",", ":")).encode(), 9)
-
-
-def unpacked(packed: bytes, where: str) -> Json:
-    """JSON that was packed, within limits."""
-    unpacking = zlib.decompressobj()
-    try:
-        text = unpacking.decompress(packed, MOST_RAW)
-        found = parse_json(text)
-    except (zlib.error, TypeError, ValueError):  # also for text in place of bytes
-        found = None
-    if not isinstance(found, dict):
-        raise damaged(where)
-    return found

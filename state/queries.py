@@ -13,9 +13,19 @@ from matrix.needs import Words, from_text, serves, to_text
 from matrix.status import Status
 from state.damage import reading
 from state.errors import StateError
-from state.records import Event, Holder, Kind, Outcome, Remaining, StageRun, SweepInfo
+from state.records import (
+    Event,
+    Holder,
+    Json,
+    Kind,
+    Outcome,
+    Remaining,
+    StageRun,
+    SweepInfo,
+)
 from state.rows import Part, records, selected
 from state.sql import Row
+from state.text import unpacked
 
 _PAGE = 2_000
 _LONG = {"evidence", "log_tail"}
@@ -129,6 +139,12 @@ class Queries(Part):
         last = f"{self._settled} ORDER BY id DESC LIMIT 1"
         found = self._records(Event, "event", "id", last, sweep_id=sweep_id, kind=kind)
         return next(iter(found), None)
+
+    def plans(self, sweep_id: int, digest: str | None = None) -> list[Json]:
+        """The plans of all runs of a sweep (or the one with this digest), that of the last run
+        last."""
+        rows = self._select("plan", "plan", "ORDER BY run", sweep_id=sweep_id, digest=digest)
+        return [unpacked(row["plan"], f"a plan of sweep {sweep_id}") for row in rows]
 
     def is_abandoned(self, sweep_id: int) -> bool:
         """Whether all processes that began a run of the sweep are known to have died without

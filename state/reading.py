@@ -56,7 +56,7 @@ def read_state(where: Path) -> StateReader:
     return StateReader(rows)
 
 
-HEAD = "0005"
+HEAD = "0006"
 """The newest migration; opening a database at this revision needs no Alembic."""
 
 VERSION_TABLE = "modelmill_schema"

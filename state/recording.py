@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from matrix.digest import value_digest
 from matrix.needs import to_text
 from matrix.status import FailureClass, Status
 from state import changes
@@ -12,7 +13,7 @@ from state.database import Transaction
 from state.errors import BadTransition, StateError
 from state.records import Facts, Json, Kind, Lease, StageRun
 from state.rows import WritingPart
-from state.text import LOG_LENGTH, clean, columns_of
+from state.text import LOG_LENGTH, clean, columns_of, packed
 from state.transitions import DEFAULT_CLASS, FINAL, RUNNING, SOURCES
 
 _IN_EVENT = ("tree", "failure", "stage", "exit_code", "message", "bytes", "seconds")
@@ -72,6 +73,20 @@ class Recording(WritingPart):
     def note(self, sweep_id: int, kind: Kind, data: Json | None = None) -> int:
         """Append an event about the sweep as a whole; returns its id."""
         return self._attempt(lambda sql: changes.add_event(sql, sweep_id, kind, data=data))
+
+    def note_plan(self, sweep_id: int, kind: Kind, data: Json, plan: Json) -> int:
+        """Append an event about a run of the sweep and keep its plan; returns the event's id.
+
+        The event has the plan's digest as its `plan`.
+        """
+        given = {"digest": value_digest(plan), "plan": packed(plan)}
+
+        def work(sql: Transaction) -> int:
+            run = changes.add_event(sql, sweep_id, kind, data={**data, "plan": given["digest"]})
+            sql.run("keep_plan", sweep_id=sweep_id, run=run, **given)
+            return run
+
+        return self._attempt(work)
 
 
 def _add_stages(sql: Transaction, sweep_id: int, model: str, stages: Sequence[StageRun]) -> None:

@@ -95,6 +95,23 @@ class Sweep(Table, table=True):
     )
 
 
+class Plan(Table, table=True):
+    """The plan of one or more runs of a sweep, once for all that have the same. `run`: the event of
+    the last of them; `plan`: packed JSON."""
+
+    sweep_id: Int
+    digest: Text
+    run: Int
+    plan: bytes
+
+    __tablename__ = "plan"
+    __table_args__ = (
+        PrimaryKeyConstraint("sweep_id", "digest"),
+        ForeignKeyConstraint(["sweep_id"], ["sweep.id"]),
+        _check("digest", "length(digest) = 64"),
+    )
+
+
 class Outcome(Table, table=True):
     """Where each cell stands; changed only together with an event that says so."""
 
@@ -129,7 +146,7 @@ class Outcome(Table, table=True):
     __table_args__ = (
         PrimaryKeyConstraint("sweep_id", "cell"),
         ForeignKeyConstraint(["sweep_id"], ["sweep.id"]),
-        Index("ix_outcome_model", "sweep_id", "model"),
+        Index("ix_outcome_model", "sweep_id", "model", "cell"),
         Index("ix_outcome_status", "sweep_id", "status"),
         _words("status", Status),
         _words("failure", FailureClass),

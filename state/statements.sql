@@ -375,6 +375,10 @@ WHERE id = :sweep_id
 -- name: end
 UPDATE sweep SET ended_at = {now}, exit_code = :exit_code WHERE id = :sweep_id
 
+-- name: keep_plan
+INSERT INTO plan (sweep_id, digest, run, plan) VALUES (:sweep_id, :digest, :run, :plan)
+ON CONFLICT (sweep_id, digest) DO UPDATE SET run = excluded.run
+
 -- name: known_cells
 SELECT cell, status, package, version, precision, needs, {leased} AS leased
 FROM outcome WHERE sweep_id = :sweep_id {postgresql FOR UPDATE OF outcome}
@@ -471,6 +475,9 @@ DELETE FROM work WHERE sweep_id = :sweep_id
 
 -- name: remove_cells
 DELETE FROM outcome WHERE sweep_id = :sweep_id
+
+-- name: remove_plans
+DELETE FROM plan WHERE sweep_id = :sweep_id
 
 -- name: remove_events
 DELETE FROM event WHERE sweep_id = :sweep_id

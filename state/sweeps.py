@@ -148,6 +148,7 @@ _REMOVE = (
     "remove_benches",
     "remove_work",
     "remove_cells",
+    "remove_plans",
     "remove_events",
     "remove_runs",
     "remove_sweep",

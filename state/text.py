@@ -1,18 +1,24 @@
-"""Makes any output of a tool storable: no NULs, no lone surrogates, no megabytes."""
+"""Makes any output of a tool storable: no NULs, no lone surrogates, no megabytes unless packed."""
 
 from __future__ import annotations
 
 import json
 import math
+import zlib
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import Enum
 from typing import Any
 
+from matrix.codec import parse_json
+from state.damage import damaged
+
 MESSAGE_LENGTH = 4_000
 LOG_LENGTH = 16_000
 JSON_STRING_LENGTH = 8_000
 JSON_DEPTH = 20
+MOST_UNPACKED = 2**30
+"""Bytes of packed JSON once it is unpacked; more is damage."""
 _CUT = " [...] "
 
 
@@ -73,3 +79,21 @@ def _plain(value: Any, depth: int) -> Any:
     if depth and isinstance(value, Sequence | set | frozenset) and not isinstance(value, bytes):
         return [_plain(item, depth - 1) for item in value]
     return clean(str(value), JSON_STRING_LENGTH)
+
+
+def packed(raw: Mapping[str, Any]) -> bytes:
+    """JSON in as few bytes as may be."""
+    return zlib.compress(json.dumps(dict(raw), separators=(",", ":")).encode(), 9)
+
+
+def unpacked(packed: bytes, where: str) -> Mapping[str, Any]:
+    """JSON that was packed, within limits."""
+    unpacking = zlib.decompressobj()
+    try:
+        text = unpacking.decompress(packed, MOST_UNPACKED)
+        found = parse_json(text)
+    except (zlib.error, TypeError, ValueError):  # also for text in place of bytes
+        found = None
+    if not isinstance(found, dict):
+        raise damaged(where)
+    return found

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from matrix.trials import OVER, Phase, SessionKind, TuningStatus, Verdict
-from state.measurements import packed, unpacked
 from state.records import Json, Lease
 from state.rows import Part, WritingPart, records
-from state.text import columns_of
+from state.text import columns_of, packed, unpacked
 
 if TYPE_CHECKING:
     from state.database import Transaction

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from feed.interface import Published
 from feed.rules import STRICTEST
-from flows.plan.recorded import FLEET, TUNING, remember, typed
+from flows.plan.recorded import FLEET, PLAN, TUNING, remember, typed
 from flows.settings.resolution import resolve
 from flows.settings.settings import ORDERED, Settings
 from flows.stop import Stop
@@ -89,13 +89,13 @@ def values_of(settings: Settings, catalog: str) -> dict[str, Any]:
 def record_run(state: State, run: FleetRun) -> int:
     """Record it; returns its id."""
     document = {
-        "plan": plan_to_record(run.plan),
         "values": to_json(run.values),
         "feed": run.feed,
         "newest": to_json(run.newest),
         "again": None if run.again is None else sorted(run.again),
     }
-    return state.note(run.sweep, Kind.STARTED, {"pid": os.getpid(), FLEET: document})
+    data = {"pid": os.getpid(), FLEET: document}
+    return state.note_plan(run.sweep, Kind.STARTED, data, plan_to_record(run.plan))
 
 
 def read_run(state: State, sweep: int, run: int, stop: Stop) -> FleetRun:
@@ -103,7 +103,7 @@ def read_run(state: State, sweep: int, run: int, stop: Stop) -> FleetRun:
     for _second in range(_VISIBLE_WITHIN):
         found = next(state.events(sweep, run - 1, kind=Kind.STARTED), None)
         if found is not None and found.id == run:
-            return _from_event(found)
+            return _from_event(state, found)
         if stop.wait(1.0):
             break
     raise NoFleetRun(f"sweep {sweep} has no run {run} in the state {state.label}")
@@ -117,11 +117,12 @@ def last_run(state: State, sweep: int, stamp: str) -> FleetRun:
             f"sweep {stamp} was not started on a fleet",
             hint="leave out --fleet, or start it with modelmill sweep CATALOG --fleet",
         )
-    return _from_event(found[-1])
+    return _from_event(state, found[-1])
 
 
-def _from_event(event: Event) -> FleetRun:
-    document = (event.data or {}).get(FLEET)
+def _from_event(state: State, event: Event) -> FleetRun:
+    data = event.data or {}
+    document = data.get(FLEET)
     if document is None:
         raise NoFleetRun(f"run {event.id} of sweep {event.sweep_id} is not one of a fleet")
     with reading(f"event {event.id}: {FLEET}"):
@@ -129,10 +130,8 @@ def _from_event(event: Event) -> FleetRun:
         if wrong:
             raise ValueError(f"values of {', '.join(wrong)}")
         newest = {cell: from_json(row, Published) for cell, row in document["newest"].items()}
-        plan, values = (
-            plan_from_record(document["plan"], STRICTEST),
-            {**document["values"], **values},
-        )
+        (record,) = state.plans(event.sweep_id, data[PLAN])
+        plan, values = plan_from_record(record, STRICTEST), {**document["values"], **values}
         again = document.get("again", ())  # earlier orders had taken up the failed cells themselves
         if again is not None and not all(isinstance(cell, str) for cell in again):
             raise ValueError("again")

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from state.state import State
 
 PLAN = "plan"
+"""Key of the event of a run: the digest of its plan."""
 FLEET = "fleet"
 """Key of the event that holds a run of a fleet."""
 TUNING = "tuning"
@@ -76,32 +77,25 @@ def recall(settings: Settings, stamp: str, recorded: Json) -> tuple[Settings, st
 
 def note_plan(state: State, sweep_id: int, plan: Plan, known: Estimates | None = None) -> None:
     """Keep the plan of a run with its sweep, and its estimates."""
-    data = {PLAN: plan_to_record(plan)}
-    if known is not None and known.models:
-        data[ESTIMATE] = estimates_record(known)
-    state.note(sweep_id, Kind.NOTICE, data)
+    told = {ESTIMATE: estimates_record(known)} if known is not None and known.models else {}
+    state.note_plan(sweep_id, Kind.NOTICE, told, plan_to_record(plan))
 
 
 def recorded_estimates(state: StateReader, sweep_id: int) -> Estimates | None:
     """The estimates of the last run of a sweep."""
-    records = list(_notices(state, sweep_id, ESTIMATE))
+    notices = (one.data or {} for one in state.events(sweep_id, kind=Kind.NOTICE))
+    records = [one[ESTIMATE] for one in notices if ESTIMATE in one]
     with reading("the estimates of the sweep"):
         return from_record(records[-1]) if records else None
 
 
 def recorded_plans(state: StateReader, sweep_id: int) -> Iterator[Plan]:
     """The plans of all runs of a sweep, the last one last."""
-    for record in _notices(state, sweep_id, PLAN):
+    for record in state.plans(sweep_id):
         try:
             yield plan_from_record(record, STRICTEST)
         except BadRecord as error:
             raise damaged(f"a plan of the sweep: {error}") from error
-
-
-def _notices(state: StateReader, sweep_id: int, key: str) -> Iterator[Any]:
-    for event in state.events(sweep_id, kind=Kind.NOTICE):
-        if event.data and key in event.data:
-            yield event.data[key]
 
 
 class PlannedCells:
@@ -116,7 +110,7 @@ class PlannedCells:
 
     @classmethod
     def of(cls, state: StateReader, sweep_id: int) -> PlannedCells:
-        """Read them from the events of a sweep."""
+        """Read them from the state."""
         return cls(recorded_plans(state, sweep_id))
 
     def model(self, name: str) -> Model | None:
@@ -147,7 +141,7 @@ class Compiling:
 
     @classmethod
     def of(cls, state: StateReader, sweep_id: int) -> Compiling:
-        """Read them from the events of a sweep."""
+        """Read them from the state."""
         found = None
         for plan in recorded_plans(state, sweep_id):
             if models := _narrowed(plan.models, lambda cell: cell.origin is not None):

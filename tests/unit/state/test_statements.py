@@ -11,6 +11,7 @@ from sqlalchemy import text
 from matrix.needs import MEASURES
 from matrix.status import FAILED, Status
 from state import sql
+from state.rows import selected
 from state.sql import spoken, statements
 from state.state import State
 from state.transitions import FINAL, RUNNING, WAITING
@@ -39,6 +40,16 @@ def test_what_is_run_is_there(state: State) -> None:
                 query = text(spoken(body, sqlite=True))
                 connection.execute(text(f"EXPLAIN {query}"), dict.fromkeys(query._bindparams))
         assert "{" not in spoken(body, sqlite=False), name
+
+
+def test_the_cells_of_a_model_are_found_without_reading_its_sweep(state: State) -> None:
+    """A slot asks for them three times with each lease."""
+    of_model = selected("outcome", {"sweep_id": 1, "model": "m", "needs": "[]"}) + " ORDER BY cell"
+    for query in (of_model, statements()["cells_of_work"]):
+        with state.database.read() as connection:
+            asked = text(f"EXPLAIN QUERY PLAN {spoken(query, sqlite=True)}")
+            (plan, *_others) = connection.execute(asked, dict.fromkeys(asked._bindparams)).all()
+        assert "ix_outcome_model (sweep_id=? AND model=?)" in plan.detail
 
 
 @pytest.mark.parametrize(

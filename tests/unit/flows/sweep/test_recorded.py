@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +12,13 @@ import pytest
 
 from feed.rules import STRICTEST
 from flows.fleet.run import last_run
-from flows.plan.recorded import FLEET, PlannedCells, recall
+from flows.plan.recorded import PlannedCells, recall, recorded_estimates, recorded_plans
 from flows.plan.work_left import from_record
 from matrix.plan_json import plan_from_record, plan_to_record
+from state.errors import StateError
 from state.records import Kind
+from state.state import open_state
+from tests.states import FIRST_SCHEMA
 from tests.sweeps.in_memory import SweepHarness, make_plan, small_model
 from workers.attest.provenance import cell_of, recipe_of
 
@@ -39,17 +44,54 @@ def test_a_plan(recorded: dict[str, Any]) -> None:
     assert plan_from_record(json.loads(json.dumps(plan_to_record(plan))), STRICTEST) == plan
 
 
-def test_an_order_of_a_fleet(
-    recorded: dict[str, Any], harness: SweepHarness, tmp_path: Path
-) -> None:
-    harness.sweep(make_plan(small_model()))
-    assert harness.begun is not None
-    sweep = harness.begun.info.id
-    harness.state.note(sweep, Kind.STARTED, {"pid": 1, FLEET: recorded["fleet"]})
-    run = last_run(harness.state, sweep, "20260609")
+def test_plans_of_local_runs_and_of_a_fleet(recorded: dict[str, Any], tmp_path: Path) -> None:
+    """They stood in the events, one for each run."""
+    path = tmp_path / "state.db"
+    order, plan, estimates = recorded["fleet"], recorded["fleet"]["plan"], recorded["estimates"]
+    other = {**plan, "plan": {**plan["plan"], "notices": ["a notice"]}}
+    events = (
+        (Kind.NOTICE, {"plan": plan, "estimate": estimates}),
+        (Kind.NOTICE, {"plan": other}),
+        (Kind.NOTICE, {"unlisted": "the plan of it"}),
+        (Kind.STARTED, {"pid": 1, "fleet": order}),
+    )
+    with closing(sqlite3.connect(path)) as older:
+        older.executescript(FIRST_SCHEMA.read_text("utf-8"))
+        older.execute("INSERT INTO sweep VALUES (1, '20260609', 'f', 1, '{}', '{}', 1, 1, 2, 0)")
+        for kind, data in events:
+            given = (str(kind), json.dumps(data))
+            older.execute("INSERT INTO event (at, sweep_id, kind, data) VALUES (1, 1, ?, ?)", given)
+        older.commit()
+    with open_state(path) as state:
+        first, last = recorded_plans(state, 1)
+        assert (first.notices, last) == (("a notice",), plan_from_record(plan, STRICTEST))
+        known = recorded_estimates(state, 1)
+        assert known is not None
+        assert known.unknown == 2
+        run = last_run(state, 1, "20260609")
+        assert max(len(str(event.data)) for event in state.events(1)) < 2000
+    assert run.plan == last
     assert run.newest[CELL].tree == "a" * 64
     settings = run.settings({}, tmp_path)
     assert (settings.target, settings.opset, settings.tries) == (("qnn_npu",), 17, 9)
+
+
+def test_the_same_plan_is_kept_once(harness: SweepHarness) -> None:
+    plan, other = make_plan(small_model()), make_plan(small_model(cells=1))
+    for each in (plan, other, plan):
+        harness.sweep(each)
+    assert harness.begun is not None
+    assert list(recorded_plans(harness.state, harness.begun.info.id)) == [other, plan]
+
+
+@pytest.mark.parametrize("wrong", ["x'00'", "'text'", "x'789c8b8e0500011500b9'"])
+def test_a_damaged_plan_is_an_error(harness: SweepHarness, wrong: str) -> None:
+    harness.sweep(make_plan(small_model()))
+    assert harness.begun is not None
+    with harness.state.database.write() as connection:
+        connection.exec_driver_sql(f"UPDATE plan SET plan = {wrong}")
+    with pytest.raises(StateError, match="a plan of sweep"):
+        list(recorded_plans(harness.state, harness.begun.info.id))
 
 
 def test_settings_of_a_sweep(recorded: dict[str, Any], harness: SweepHarness) -> None:
