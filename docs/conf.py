@@ -8,3 +8,4 @@ exclude_patterns = ["_build", "samples"]
 html_theme = "furo"
 html_title = "modelmill"
 nitpicky = True
+smartquotes = False  # curly quotes and long dashes in copied commands do not work

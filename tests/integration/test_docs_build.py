@@ -89,7 +89,7 @@ def test_the_tutorial_judges_a_model_on_its_own_data(reviews: Project) -> None:
     """The same commands with the engine that builds: another one tells of no samples."""
     reviews.env["MODELMILL_ENGINE"] = "optimum"
     ran = check(reviews, "tutorial.md", about="reviews")
-    _plan, swept, status, shown = ran.values()
+    _plan, swept, status, shown, _pulled = ran.values()
     assert "2 cells: 2 published" in swept.out
     for target, least in (("mlas_cpu", 60), ("qnn_npu", 15)):
         (line,) = (one for one in status.out.splitlines() if f"@{target} " in one)
@@ -97,6 +97,48 @@ def test_the_tutorial_judges_a_model_on_its_own_data(reviews: Project) -> None:
         assert told, line
         assert float(told[1]) >= least
     assert "verified on 16 dataset samples, " in shown.out
+    for target in ("mlas_cpu", "qnn_npu"):
+        package = reviews.folder / "apps" / "modelmill-our-reviews" / target
+        told = {
+            sample("classify_text.py", package, f"The {thing} {said}")
+            for thing in ("kettle", "screen")
+            for said in ("broke after a week.", "is great and I use it every day.")
+        }
+        assert told == {"bad", "good"}
+        assert sample("classify_text.py", package, "The kettle broke after a week.") == "bad"
+
+
+def test_the_program_for_images_feeds_what_the_processor_makes(tmp_path: Path) -> None:
+    onnx, image = pytest.importorskip("onnx"), pytest.importorskip("PIL.Image")
+    from onnx import TensorProto, helper
+
+    size, mean = {"height": 4, "width": 6}, [0.5, 0.25, 0.0]
+    how = {"size": size, "rescale_factor": 1 / 255, "image_mean": mean, "image_std": [0.5] * 3}
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(how), "utf-8")
+    labels = {"0": "red", "1": "green", "2": "blue"}
+    (tmp_path / "config.json").write_text(json.dumps({"id2label": labels}), "utf-8")
+    given = helper.make_tensor_value_info("pixel_values", TensorProto.FLOAT, [1, 3, 4, 6])
+    wanted = helper.make_tensor_value_info("logits", TensorProto.FLOAT, [1, 3])
+    means = helper.make_node("ReduceMean", ["pixel_values"], ["logits"], axes=[2, 3], keepdims=0)
+    graph = helper.make_graph([means], "colors", [given], [wanted])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, tmp_path / "model.onnx")
+    for at, name in enumerate(labels.values()):
+        color = [40, 40, 40]
+        color[at] = 250
+        file = tmp_path / f"{name}.png"
+        image.new("RGB", (30, 20), tuple(color)).save(file)
+        assert sample("classify_image.py", tmp_path, file) == name
+
+
+def sample(name: str, *words: object) -> str:
+    """What a program of the docs prints."""
+    script = str(DOCS / "samples" / name)
+    ran = subprocess.run(
+        [sys.executable, "-W", "error", script, *map(str, words)], capture_output=True, text=True
+    )
+    assert (ran.returncode, ran.stderr) == (0, "")
+    return ran.stdout.strip()
 
 
 def test_the_page_of_tabular_models_does_what_it_says(project: Project) -> None:
