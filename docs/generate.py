@@ -18,6 +18,7 @@ from unittest.mock import patch
 
 import msgspec
 
+from flows.cli.arguments import HelpAll
 from flows.cli.main import build_parser
 from flows.output.meanings import CAUSES, EXITS, LOOKS
 from flows.output.quantity import show_duration
@@ -232,7 +233,7 @@ def own_arguments(parser: argparse.ArgumentParser) -> tuple[list[argparse.Action
         # A flag of a command's own may have the name of a setting.
         if option and _is_flag_of(option, action):
             taken.add(option.name)
-        elif not isinstance(action, argparse._SubParsersAction | argparse._HelpAction):
+        elif not isinstance(action, argparse._SubParsersAction | argparse._HelpAction | HelpAll):
             own.append(action)
     return own, taken
 

@@ -18,6 +18,15 @@ from flows.settings.workspace import Workspace
 from matrix.errors import Exit, UsageError
 from matrix.nearest import hint
 
+USUAL = frozenset((
+    "bench", "compile", "demand", "engine", "feed", "home", "if_changed", "jobs", "key", "model",
+    "no_publish", "only", "precision", "runtimes", "skip", "stamp", "state", "store", "summary",
+    "target", "task", "verify",
+))  # fmt: skip
+"""The settings that `--help` shows; `--help-all` shows the others too."""
+_MOST_IN_USAGE = 8
+"""With more flags than these, the line of usage says only that there are some."""
+_SHORT = {"feed": "-f", "jobs": "-j", "model": "-m", "stamp": "-s", "target": "-t"}
 CATALOG = "a TOML or JSON file, or a packaged catalog (demo, contexts, winml, zoo)"
 """What a command takes as a catalog."""
 
@@ -60,6 +69,29 @@ class Parser(argparse.ArgumentParser):
     """argparse that raises our one-line error instead of printing a usage block."""
 
     _fill: Callable[[Parser], None] | None = None
+    rare: list[argparse.Action]
+    """Arguments that only `--help-all` shows."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.rare = []
+
+    def format_help(self) -> str:
+        """The help without rare arguments, if there are any."""
+        texts, usage = [(action, action.help) for action in self.rare], self.usage
+        for action in self.rare:
+            action.help = argparse.SUPPRESS
+        if len(self._get_optional_actions()) > _MOST_IN_USAGE:
+            shape = self._get_formatter()
+            given = self._get_positional_actions()
+            names = [shape._format_args(one, str(one.metavar or one.dest)) for one in given]
+            self.usage = " ".join(["%(prog)s", "[flags]", *names])
+        try:
+            return super().format_help()
+        finally:
+            self.usage = usage
+            for action, text in texts:
+                action.help = text
 
     def fill_later(self, fill: Callable[[Parser], None]) -> None:
         """Add the arguments when the parser is first used."""
@@ -105,9 +137,17 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(f"{self.prog} has no flag {flag}", hint=meant)
 
 
-def add_settings(
-    parser: argparse.ArgumentParser, names: Iterable[str], *, as_json: bool = False
-) -> None:
+class HelpAll(argparse.Action):
+    """Print the help with the arguments that `--help` leaves out."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_args: object) -> NoReturn:
+        if isinstance(parser, Parser):
+            parser.rare = []
+        parser.print_help()
+        parser.exit()
+
+
+def add_settings(parser: Parser, names: Iterable[str], *, as_json: bool = False) -> None:
     """Give a command the flags of these settings. `as_json`: it can print JSON."""
     if as_json:
         parser.add_argument("--json", action="store_true", help="print JSON, for programs")
@@ -116,12 +156,21 @@ def add_settings(
         option = OPTIONS[name]
         if option.group not in groups:
             groups[option.group] = parser.add_argument_group(option.group)
-        _add(groups[option.group], option)
+        flags = _add(groups[option.group], option)
+        parser.rare += [] if name in USUAL else flags
+    if parser.rare and "--help-all" not in parser._option_string_actions:
+        text = "show all flags of this command, and exit"
+        parser.add_argument("--help-all", action=HelpAll, nargs=0, help=text)
     if not any(action.dest == "config" for action in parser._actions):
         add, colours = parser.add_argument, ("auto", "always", "never")
         add("--config", type=Path, metavar="FILE", help="settings file; default modelmill.toml")
         text = "colours; auto: on a terminal, unless NO_COLOR is set"
         add("--color", choices=colours, default="auto", help=text)
+
+
+def sentence(text: str) -> str:
+    """The line of a command as its own help begins."""
+    return f"{text[0].upper()}{text[1:]}."
 
 
 def add_verbs(parser: Parser, *names: str) -> Callable[..., Parser]:
@@ -131,7 +180,7 @@ def add_verbs(parser: Parser, *names: str) -> Callable[..., Parser]:
     def add(
         name: str, text: str, run: Run, settings: Iterable[str] = (), *, as_json: bool = True
     ) -> Parser:
-        verb = verbs.add_parser(name, help=text, description=text)
+        verb = verbs.add_parser(name, help=text, description=sentence(text))
         add_settings(verb, (*names, *settings), as_json=as_json)
         verb.set_defaults(run=run)
         return verb
@@ -147,7 +196,7 @@ def add_detail(parser: argparse.ArgumentParser) -> None:
     add("-v", "--verbose", const=Detail.VERBOSE, help="show every step of every cell")
 
 
-def add_sweeping(parser: argparse.ArgumentParser, *names: str) -> None:
+def add_sweeping(parser: Parser, *names: str) -> None:
     """The flags of every command that works on a sweep, here or on a fleet, besides those of the
     settings `names`."""
     parser.add_argument("--fleet", action="store_true", help="have the workers of a fleet do it")
@@ -158,20 +207,24 @@ def add_sweeping(parser: argparse.ArgumentParser, *names: str) -> None:
     parser.set_defaults(goes_on=True, begins="planning the sweep")
 
 
-def _add(group: argparse._ArgumentGroup, option: Option) -> None:
+def _add(group: argparse._ArgumentGroup, option: Option) -> list[argparse.Action]:
     flag, text = option.flag, option.help.replace("%", "%%")
     add = partial(group.add_argument, dest=option.name, default=None)
     if option.name.startswith("no_"):
         # BooleanOptionalAction takes any flag that begins with "--no-" for a negation.
-        add(flag, action="store_true", help=text)
-        add(flag.replace("--no-", "--", 1), action="store_false", help=f"the opposite of {flag}")
-    elif option.switch:
-        add(flag, action=argparse.BooleanOptionalAction, help=text)
-    elif option.many:
+        opposite = flag.replace("--no-", "--", 1)
+        return [
+            add(flag, action="store_true", help=text),
+            add(opposite, action="store_false", help=f"the opposite of {flag}"),
+        ]
+    if option.switch:
+        return [add(flag, action=argparse.BooleanOptionalAction, help=text)]
+    flags = [*filter(None, [_SHORT.get(option.name)]), flag]
+    kind, shown = _reader(option), option.metavar
+    if option.many:
         text += " (repeat or separate with commas)"
-        add(flag, type=_reader(option), action="extend", metavar=option.metavar, help=text)
-    else:
-        add(flag, type=_reader(option), metavar=option.metavar, help=text)
+        return [add(*flags, type=kind, action="extend", metavar=shown, help=text)]
+    return [add(*flags, type=kind, metavar=shown, help=text)]
 
 
 def _reader(option: Option) -> Callable[[str], Any]:

@@ -14,7 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
 
-from flows.cli.arguments import Arguments, Parser
+from flows.cli.arguments import Arguments, Parser, sentence
 from flows.cli.installation import not_installed
 from flows.output.activity import waiting_for
 from flows.output.console import (
@@ -29,36 +29,80 @@ from flows.output.console import (
 )
 from matrix.errors import Exit, MillError
 
-COMMANDS: Mapping[str, str] = {
-    "plan": "print the matrix, the effective settings and an estimate",
-    "coverage": "say which models of a catalog build, and what the others need",
-    "sweep": "build, verify and publish every selected cell",
-    "resume": "continue an interrupted sweep",
-    "retry": "try failed cells of a sweep again",
-    "status": "show the status of every cell, with next steps for failures",
-    "explain": "say why each stage of a cell ran or was reused",
-    "rebuild": "build a published package again and compare the bytes",
-    "report": "write a sweep as one HTML file",
-    "diff": "show what differs between two sweeps, and why",
-    "feed": "list a feed, pull packages, promote versions",
-    "store": "show, trim or empty the local content store",
-    "state": "remove old sweeps from the state",
-    "engine": "list engines, and create the environments of those that need their own",
-    "compile": "compile ahead of time for a device, so that models open at once",
-    "bench": "measure how fast models run here, and whether one is faster than another",
-    "trace": "show where a model spends its time, operator by operator",
-    "verify": "verify a package folder, a published version or a cell",
-    "tune": "find the fastest build of a model on a device, or grade recorded sessions",
-    "onboard": "turn a model into a catalog entry, with proof that it builds and runs right",
-    "review": "check the proof of an onboarding on this machine",
-    "knowledge": "show what is known about targets and models, with the evidence",
-    "doctor": "say what works on this machine, and what to do about the rest",
-    "completion": "make a shell complete commands and flags",
-    "worker": "make this machine part of a fleet",
-    "deploy": "set up a fleet on its Prefect server",
-    "cancel": "stop a sweep, local or on a fleet; a resume continues it",
+GROUPS: Mapping[str, Mapping[str, str]] = {
+    "build a catalog": {
+        "plan": "print the matrix, the effective settings and an estimate",
+        "coverage": "say which models of a catalog build, and what the others need",
+        "sweep": "build, verify and publish every selected cell",
+        "resume": "continue an interrupted sweep",
+        "retry": "try failed cells of a sweep again",
+        "cancel": "stop a sweep, local or on a fleet; a resume continues it",
+    },
+    "see what happened": {
+        "status": "show the status of every cell, with next steps for failures",
+        "report": "write a sweep as one HTML file",
+        "diff": "show what differs between two sweeps, and why",
+        "explain": "say why each stage of a cell ran or was reused",
+    },
+    "use packages": {
+        "feed": "list a feed, pull packages, promote versions",
+        "verify": "verify a package folder, a published version or a cell",
+        "rebuild": "build a published package again and compare the bytes",
+        "compile": "compile ahead of time for a device, so that models open at once",
+    },
+    "measure and tune": {
+        "bench": "measure how fast models run here, and whether one is faster than another",
+        "trace": "show where a model spends its time, operator by operator",
+        "tune": "find the fastest build of a model on a device, or grade recorded sessions",
+        "knowledge": "show what is known about targets and models, with the evidence",
+    },
+    "take in a model": {
+        "onboard": "turn a model into a catalog entry, with proof that it builds and runs right",
+        "review": "check the proof of an onboarding on this machine",
+    },
+    "this machine": {
+        "doctor": "say what works on this machine, and what to do about the rest",
+        "engine": "list engines, and create the environments of those that need their own",
+        "store": "show, trim or empty the local content store",
+        "state": "remove old sweeps from the state",
+        "completion": "make a shell complete commands and flags",
+    },
+    "a fleet": {
+        "worker": "make this machine part of a fleet",
+        "deploy": "set up a fleet on its Prefect server",
+    },
 }
-"""Every command in the order of the help, with its line there."""
+"""The commands as the help shows them, each with its line."""
+COMMANDS: Mapping[str, str] = {
+    name: text for group in GROUPS.values() for name, text in group.items()
+}
+_EXAMPLES = """
+examples:
+  modelmill sweep demo                       build the catalog that comes with modelmill
+  modelmill status --failed                  what failed in the newest sweep, and what to do
+  modelmill feed pull --stamp S --dest out   download what a sweep has published
+
+`modelmill COMMAND --help` shows the flags of a command. The documentation is in the folder
+docs of the source: docs/tutorial.md is the place to begin.
+"""
+
+
+class _Root(Parser):
+    """The command line itself, whose help groups the commands."""
+
+    commands: argparse._SubParsersAction[Parser]
+
+    def format_help(self) -> str:
+        """All commands by what one wants to do."""
+        formatter = self._get_formatter()
+        formatter.add_usage("%(prog)s COMMAND [flags]", [], [])
+        formatter.add_text(self.description)
+        lines = {action.dest: action for action in self.commands._get_subactions()}
+        for title, group in GROUPS.items():
+            formatter.start_section(title)
+            formatter.add_arguments([lines[name] for name in group])
+            formatter.end_section()
+        return formatter.format_help() + _EXAMPLES
 
 
 class _Version(argparse.Action):
@@ -95,16 +139,17 @@ def build_parser(filled: Collection[str] = COMMANDS) -> Parser:
 
     Importing every command to run one costs more than most of them take.
     """
-    parser = Parser(
+    parser = _Root(
         prog="modelmill",
         description="Build a catalog of models for every execution provider and device,"
         " and publish every cell once.",
     )
     text = "show program's version number and exit"
     parser.add_argument("--version", action=_Version, nargs=0, help=text)
-    commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=Parser)
+    parser.set_defaults(run=lambda _arguments: parser.print_help())
+    parser.commands = parser.add_subparsers(metavar="COMMAND", parser_class=Parser)
     for name, text in COMMANDS.items():
-        command = commands.add_parser(name, help=text)
+        command = parser.commands.add_parser(name, help=text, description=sentence(text))
         command.fill_later(partial(_fill, name))
         if name in filled:
             command.fill()
