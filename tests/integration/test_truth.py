@@ -26,8 +26,12 @@ def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPa
         monkeypatch.setenv(CACHE, str(tmp_path_factory.getbasetemp().parent / "packages"))
 
 
-@pytest.mark.parametrize("kind", [Notes, Thai])
-def test_a_verified_package_does_what_its_model_does(kind: type[Subject], tmp_path: Path) -> None:
+@pytest.mark.parametrize(("kind", "verified"), [(Notes, False), (Thai, True)])
+def test_a_verified_package_does_what_its_model_does(
+    kind: type[Subject], tmp_path: Path, *, verified: bool
+) -> None:
+    """Basic Pitch is not verified in w8a16: it writes down the notes all the same, but another of
+    its outputs misses the limit. docs/truth.md has all models."""
     subject = kind()
     try:
         fetched(subject.package)
@@ -36,7 +40,7 @@ def test_a_verified_package_does_what_its_model_does(kind: type[Subject], tmp_pa
     rows = {row.cell: row for row in rows_of(subject, sweep(subject, tmp_path, None, "none"))}
     assert list(rows) == ["w8a16", "w8a8", "w8a16 without data"]
     assert rows["w8a16"].original > 0.9
-    assert rows["w8a16"].package.verified
+    assert rows["w8a16"].package.verified is verified
     assert rows["w8a16"].found > 0.99 * rows["w8a16"].original
     assert not any(row.broken for row in rows.values())
     # Without a dataset nobody knows what such a model hears or reads.

@@ -23,11 +23,18 @@ HEAD = "# Written by `python -m workers.optimum_engine.zoo`.\n"
 _TOKENS = ("_token_id", "_token_index")
 
 
-def tiny(architecture: str, tables: Mapping[str, Any]) -> dict[str, Any]:
-    """The values that make the default configuration of an architecture tiny."""
+def tiny(architecture: str, task: str, tables: Mapping[str, Any]) -> dict[str, Any]:
+    """The values that make the default configuration of an architecture tiny, for a task."""
     own = tables["architecture"].get(architecture, {})
     config = random_config({"ref": architecture, "config": own})
-    return _merged(dict(_small(config, tables)), own)
+    sizes = {**tables["sizes"], **tables["task"].get(task, {})}
+    return _merged(dict(_small(config, {**tables, "sizes": sizes})), own)
+
+
+def seed(architecture: str, task: str, tables: Mapping[str, Any]) -> int:
+    """The seed of the weights of a pair."""
+    seeds = tables["seed"]
+    return int(seeds.get(f"{architecture}:{task}", seeds.get(f"*:{task}", SEED)))
 
 
 def _whole(value: Any) -> bool:
@@ -70,16 +77,17 @@ def _merged(small: dict[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     return small
 
 
-def entries() -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Architecture, task and configuration of every entry."""
+def entries() -> Iterator[tuple[str, str, int, dict[str, Any]]]:
+    """Architecture, task, seed and configuration of every entry."""
     abilities = abilities_of("optimum")
     assert abilities is not None
     tables = tomllib.loads(SIZES.read_text(encoding="utf-8"))
     for architecture, tasks in abilities.architectures.items():
-        config = tiny(architecture, tables)
+        usual = tiny(architecture, "", tables)
         for task in tasks:
             if builds(architecture, task, abilities):
-                yield architecture, task, config
+                config = tiny(architecture, task, tables) if task in tables["task"] else usual
+                yield architecture, task, seed(architecture, task, tables), config
 
 
 def text() -> str:
@@ -87,14 +95,14 @@ def text() -> str:
     return HEAD + "".join(_entry(*entry) for entry in entries())
 
 
-def _entry(architecture: str, task: str, config: Mapping[str, Any]) -> str:
+def _entry(architecture: str, task: str, own_seed: int, config: Mapping[str, Any]) -> str:
     return f"""
 [[model]]
 id = "zoo/{architecture}"
 task = "{task}"
 model_type = "{architecture}"
 group = "zoo"
-random = {{ architecture = "{architecture}", seed = {SEED}, config = {_toml(config)} }}
+random = {{ architecture = "{architecture}", seed = {own_seed}, config = {_toml(config)} }}
 """
 
 
