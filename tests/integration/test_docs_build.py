@@ -99,12 +99,12 @@ def test_the_tutorial_judges_a_model_on_its_own_data(reviews: Project) -> None:
     assert "verified on 16 dataset samples, " in shown.out
     for target in ("mlas_cpu", "qnn_npu"):
         package = reviews.folder / "apps" / "modelmill-our-reviews" / target
-        told = {
+        answers = {
             sample("classify_text.py", package, f"The {thing} {said}")
             for thing in ("kettle", "screen")
             for said in ("broke after a week.", "is great and I use it every day.")
         }
-        assert told == {"bad", "good"}
+        assert answers == {"bad", "good"}
         assert sample("classify_text.py", package, "The kettle broke after a week.") == "bad"
 
 
