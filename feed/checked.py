@@ -9,10 +9,10 @@ from pathlib import Path
 
 from feed.errors import Corrupt, TimeLimit, UnsafePath, local_errors
 from feed.interface import Progress
-from feed.rules import path_problems
 from machine import files
 from machine.files import long_path
 from matrix.digest import FileEntry
+from matrix.paths import path_problems
 
 _LONGEST = 200
 _MOST_TOLD = 10

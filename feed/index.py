@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from feed.errors import Corrupt
-from feed.rules import path_problem
 from matrix.cellid import parse
 from matrix.codec import from_versioned, to_json
 from matrix.digest import SHA256
 from matrix.errors import UsageError
+from matrix.paths import path_problem
 from matrix.status import Status
 
 INDEX_FILE = "index.json"

@@ -20,7 +20,6 @@ from feed.errors import Corrupt, local_errors
 from feed.index import IndexCell
 from feed.interface import Feed
 from feed.reader import occupied, pull, staging
-from feed.rules import path_problem
 from feed.selection import check_tree, resolve_index, select
 from feed.verdict import CheckSignature
 from machine.files import long_path, read_json
@@ -28,6 +27,7 @@ from matrix.cellid import parse
 from matrix.digest import MANIFEST
 from matrix.errors import NothingSelected, UsageError
 from matrix.manifest import checked_manifest
+from matrix.paths import path_problem
 
 SCHEMA_VERSION = "1.0"
 MODEL = "model"

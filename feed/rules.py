@@ -1,4 +1,4 @@
-"""What feeds accept: the strictest limits of names and versions, and the rules of paths and views.
+"""What feeds accept: the strictest limits of names and versions, and the rules of views.
 
 A function returns the problem in plain words, or None: a caller can collect all problems before it
 refuses.
@@ -7,7 +7,6 @@ refuses.
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Callable, Collection, Iterable, Sequence
 from fnmatch import fnmatchcase
 from pathlib import PureWindowsPath
@@ -15,6 +14,7 @@ from pathlib import PureWindowsPath
 from feed.errors import Rejected
 from matrix.digest import SHA256, FileEntry
 from matrix.naming import Limits, NameRule
+from matrix.paths import path_problems
 
 _NUMBER = r"(?:0|[1-9][0-9]*)"
 _IDENTIFIER = rf"(?:{_NUMBER}|[0-9]*[a-z-][0-9a-z-]*)"
@@ -40,19 +40,7 @@ STRICTEST = Limits(
 """Azure Artifacts has the strictest limits of all known feeds. A feed without limits of its own
 declares these, so that whatever it holds can move to any other feed."""
 
-MAX_COMPONENT = 255
-"""Bytes of one path component on every file system that matters."""
-
-MAX_PATH = 1000
-"""Characters of a path: what a package's folder is made of must be made, walked and removed."""
-MOST_TOLD = 10
-
 _VIEW = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9])?")
-_WINDOWS = frozenset('<>:"|?*')
-_FORBIDDEN = {
-    ".git": "publishing tools leave it out silently",
-    ".artifactignore": "it would filter other files out of the package",
-}
 
 
 def view_problem(view: str) -> str | None:
@@ -64,68 +52,6 @@ def view_problem(view: str) -> str | None:
     if view.casefold() == "local":
         return f"view {view!r}: it holds every version already"
     return None
-
-
-def path_problem(path: str) -> str | None:
-    """A package's file path must mean the same file, inside the package, on every system."""
-    if not path:
-        return "an empty file path"
-    if path.startswith("/"):
-        return f"{path!r}: an absolute path"
-    if len(path) > MAX_PATH:
-        return f"{path[:80]!r}...: a path of {len(path)} characters, more than {MAX_PATH}"
-    for part in path.split("/"):
-        problem = _component_problem(part)
-        if problem:
-            return f"{path!r}: {problem}"
-    return None
-
-
-def _component_problem(part: str) -> str | None:
-    if part in {"", ".", ".."}:
-        return f"the component {part!r} is not a name"
-    faults = {
-        "a backslash": "\\" in part,
-        "a control character": any(unicodedata.category(char) in {"Cc", "Cs"} for char in part),
-        "a drive letter or a character that Windows forbids": not _WINDOWS.isdisjoint(part),
-        "a component that ends in a dot or a blank (Windows drops it)": part[-1] in ". ",
-        f"a component over {MAX_COMPONENT} bytes": len(part.encode(errors="replace"))
-        > MAX_COMPONENT,
-        f"{part!r} is reserved on Windows": PureWindowsPath(part).is_reserved(),
-    }
-    if part.casefold() in _FORBIDDEN:
-        faults[f"{part!r} is forbidden: {_FORBIDDEN[part.casefold()]}"] = True
-    return next((fault for fault, found in faults.items() if found), None)
-
-
-def path_problems(paths: Iterable[str]) -> list[str]:
-    """The problems of all paths together: bad ones, and ones that cannot exist side by side."""
-    problems: list[str] = []
-    spelled: dict[str, str] = {}
-    for path in sorted(paths):
-        problem = path_problem(path)
-        if problem:
-            problems.append(problem)
-            continue
-        folded = _folded(path)
-        if folded in spelled:
-            problems.append(f"{path!r} and {spelled[folded]!r} are one file on Windows")
-        spelled.setdefault(folded, path)
-    for folded, path in spelled.items():
-        parts = folded.split("/")
-        parents = ("/".join(parts[:depth]) for depth in range(1, len(parts)))
-        problems.extend(
-            f"{spelled[parent]!r} is a file, but {path!r} needs a folder of that name"
-            for parent in parents
-            if parent in spelled
-        )
-    if len(problems) > MOST_TOLD:
-        problems[MOST_TOLD:] = [f"{len(problems) - MOST_TOLD} more problems of the same kinds"]
-    return problems
-
-
-def _folded(path: str) -> str:
-    return unicodedata.normalize("NFC", path).casefold()
 
 
 def entry_problems(entries: Sequence[FileEntry]) -> list[str]:

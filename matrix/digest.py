@@ -89,6 +89,8 @@ def value_digest(value: Any) -> str:
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE = "https://slsa.dev/provenance/v1"
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
+STAGE_TYPE = "application/vnd.modelmill.stage+json"
+"""What is signed of a stage result that machines share."""
 
 BUILD_TYPE = "urn:modelmill:package:v1"
 """How a package follows from `externalParameters`: the stages of its manifest, in their order."""

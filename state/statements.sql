@@ -523,9 +523,3 @@ DELETE FROM trial_session WHERE tuning_id = :tuning_id
 
 -- name: drop_trials
 DELETE FROM trial WHERE tuning_id = :tuning_id
-
--- name: set_builds
-UPDATE work SET state = :after
-WHERE sweep_id = :sweep_id AND model = :model AND state = :before AND needs = (
-    SELECT outcome.needs FROM outcome WHERE outcome.sweep_id = :sweep_id AND outcome.cell = :cell
-)

@@ -141,16 +141,3 @@ class Tuning(WritingPart):
             return dropped
 
         return self._attempt(work, held)
-
-    def offer_builds(self, held: Lease, cell: str) -> None:
-        """Let any machine that can build a cell make builds for its tuning, ahead of the machine
-        that measures and holds this lease."""
-        self._set_builds(held, cell, "done", "todo")
-
-    def withdraw_builds(self, held: Lease, cell: str) -> None:
-        """Nobody needs to build for the tuning of a cell any more."""
-        self._set_builds(held, cell, "todo", "done")
-
-    def _set_builds(self, held: Lease, cell: str, before: str, after: str) -> None:
-        given = {"cell": cell, "before": before, "after": after, "model": held.model}
-        self._attempt(lambda sql: sql.run("set_builds", sweep_id=held.sweep_id, **given), held)

@@ -29,10 +29,10 @@ from feed.azure.options import CACHE_VARIABLE, Options
 from feed.azure.service import Service
 from feed.azure.staging import own_folder
 from feed.errors import Corrupt, FeedError, Rejected, Unauthorized, Unavailable
-from feed.rules import path_problem
 from machine.locks import locked
 from machine.scratch import claimed_folder
 from machine.waits import WaitedTooLong, WaitRules
+from matrix.paths import path_problem
 
 EXECUTABLE = "artifacttool.exe" if sys.platform == "win32" else "artifacttool"
 _BLOCK = 1 << 20

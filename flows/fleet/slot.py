@@ -7,7 +7,6 @@ import time
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from uuid import UUID
 
@@ -23,13 +22,10 @@ from flows.slot.slots import open_slots, owners_here
 from flows.stop import Stop
 from flows.sweep.cancellation import CancellationWatch
 from flows.sweep.lifecycle import Sweep
-from flows.tune.exchange import FeedExchange
 from flows.tune.leased import tuning_kind
-from machine.waits import untold
 from matrix.needs import Words, from_text
 from state.database import Patience
 from state.state import State, open_state
-from workers.store import Store
 
 TURN = 600.0
 """Seconds after which a slot makes room, if another sweep waits."""
@@ -99,10 +95,9 @@ class FleetSlot:
         sweep.is_recorded(state.sweep(run.sweep))
         began, shown_at = state.last_event(run.sweep), self.flow_run
         display = Display(sweep, began, owners_here(), self.environ, flow_run=shown_at)
-        exchange = None if run.tuning is None else partial(_exchange, sweep)
         with (
             display if self.flow_run else nullcontext(),
-            open_slots(sweep, 1, self._words(settings), exchange) as (context, slots),
+            open_slots(sweep, 1, self._words(settings)) as (context, slots),
         ):
             context.closing = watch.closing
             context.tuning = run.tuning or {}
@@ -111,9 +106,3 @@ class FleetSlot:
     def _words(self, settings: Settings) -> Words:
         told = from_text(self.environ.get(WORDS))
         return told or words_here(settings, [settings.engine])
-
-
-def _exchange(sweep: Sweep, store: Store) -> FeedExchange:
-    """Where the machines of a tuning leave the results of stages for each other."""
-    stop = sweep.stop.event
-    return FeedExchange(sweep.feed, store, sweep.settings, sweep.plan.stamp, stop, untold)

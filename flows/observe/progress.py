@@ -20,6 +20,8 @@ from state.records import Event, Holder, Kind
 
 OUTAGE = "outage"
 """Key of the notice that the hub cannot be reached, or, if empty, is back."""
+CACHE = "cache"
+"""Key of the notice of what is wrong with the shared cache, or, if empty, is not any more."""
 UNSHOWN = "unshown"
 """Key of a notice: why Prefect does not show the run; empty: it does again."""
 
@@ -37,10 +39,10 @@ def _unshown_line(problem: str) -> str:
 
 
 _NOTICED: Mapping[str, Callable[..., str]] = {
-    OUTAGE: str, UNSERVED: one_line, UNSHOWN: _unshown_line
+    CACHE: str, OUTAGE: str, UNSERVED: one_line, UNSHOWN: _unshown_line
 }  # fmt: skip
-"""Notices that are shown: what cannot be reached, which cells no machine can do, and why Prefect
-does not show the run."""
+"""Notices that are shown: what cannot be used or reached, which cells no machine can do, and why
+Prefect does not show the run."""
 
 
 def held_since(holder: Holder, began: float | None = None) -> float:

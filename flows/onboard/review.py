@@ -154,7 +154,7 @@ class Review:
         with ExitStack() as opened:
             # Not with the store of this machine, which may be the one that it was built with.
             store = opened.enter_context(TemporaryDirectory(prefix="modelmill-review-"))
-            settings = replace(settings, store=store)
+            settings = replace(settings, store=store, cache=None)
             builder = opened.enter_context(open_builder(plan, settings))
             verifier = opened.enter_context(verifying(settings))
             tools = builder.host.tools()

@@ -8,6 +8,8 @@ from contextlib import closing, contextmanager
 from functools import partial
 
 from flows.output.activity import waiting_for
+from flows.output.console import tell
+from flows.packages.cache import open_cache
 from flows.packages.published import fetch_portable
 from flows.packages.signing import signer_of
 from flows.settings.engines import engine_spec, runtimes_of, slot_count
@@ -18,12 +20,13 @@ from workers.attest.attester import Attester
 from workers.build.budgets import DiskBudget, MemoryBudget
 from workers.build.builder import Builder, BuildOptions
 from workers.build.origin import Fetch
-from workers.build.stage_runner import Exchange, Expectation
+from workers.build.stage_runner import Expectation
 from workers.compile.stage import CompileStage
 from workers.host.client import EngineHost
 from workers.host.watch import HostLimits
 from workers.runtimes.pool import Runtimes
 from workers.store import Store
+from workers.store.cache import Cache
 from workers.verify.verifier import Verifier
 
 
@@ -35,9 +38,16 @@ def open_builder(plan: Plan, settings: Settings, fetch: Fetch | None = None) -> 
     work.prepare()
     waiting_for(f"asking the engine {settings.engine}")
     with closing(Store(work.store)) as store:
-        builder, runtimes = builder_of(plan, settings, store, fetch=fetch)
+        cache = open_cache(settings, store, _tell_news)
+        builder, runtimes = builder_of(plan, settings, store, fetch=fetch, cache=cache)
         with closing(builder), closing(runtimes):
             yield builder
+
+
+def _tell_news(news: str) -> None:
+    """Of the cache; empty: it is used again."""
+    if news:
+        tell(news)
 
 
 def attester_of(settings: Settings, builder: Builder, runtimes: Runtimes) -> Attester:
@@ -66,7 +76,7 @@ def builder_of(
     budget: DiskBudget | None = None,
     memory: MemoryBudget | None = None,
     fetch: Fetch | None = None,
-    exchange: Exchange | None = None,
+    cache: Cache | None = None,
 ) -> tuple[Builder, Runtimes]:
     """A builder in an engine host of its own, and the runtimes beside it."""
     work = Workspace(settings)
@@ -90,6 +100,6 @@ def builder_of(
         memory=memory,
         compiler=CompileStage(runtimes, settings.emulated, settings.cwd),
         fetch=fetch or partial(fetch_portable, settings),
-        exchange=exchange,
+        cache=cache,
     )
     return builder, runtimes

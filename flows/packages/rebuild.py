@@ -132,7 +132,7 @@ def _build(cell: Cell, original: Original, settings: Settings, root: Path) -> Bu
     # What an emulator made is made again by one; on a device the comparison tells them apart.
     settings = settings.replaced({"engine": engine}, "the package")
     with open_builder(
-        plan, replace(settings, home=str(root), store=None, emulated=True)
+        plan, replace(settings, home=str(root), store=None, cache=None, emulated=True)
     ) as builder:
         waiting_for(f"building {cell.id} again")
         version = cell.version if manifest["kind"] == EXPORT else None

@@ -42,8 +42,11 @@ class SigningError(MillError):
     exit_code = Exit.USAGE
 
 
-def signer_of(settings: Settings) -> Callable[[bytes], bytes] | None:
-    """The function that signs statements, if a key is set. Finds every fault of the key."""
+def signer_of(
+    settings: Settings, payload_type: str = PAYLOAD_TYPE
+) -> Callable[[bytes], bytes] | None:
+    """The function that signs statements, or what else the type says, if a key is set. Finds every
+    fault of the key."""
     if not settings.sign_key:
         return None
     _require()
@@ -58,25 +61,29 @@ def signer_of(settings: Settings) -> Callable[[bytes], bytes] | None:
         raise UsageError(f"--sign-key {path}: this kind of key cannot sign: {error}") from None
 
     def sign(statement: bytes) -> bytes:
-        envelope = Envelope(statement, PAYLOAD_TYPE, {})
+        envelope = Envelope(statement, payload_type, {})
         envelope.sign(signer)
         return json.dumps(envelope.to_dict(), separators=(",", ":")).encode() + b"\n"
 
     return sign
 
 
-def signature_check(settings: Settings, *, signs: bool = False) -> CheckSignature | None:
+def signature_check(
+    settings: Settings, *, signs: bool = False, payload_type: str = PAYLOAD_TYPE
+) -> CheckSignature | None:
     """The function that checks the signatures of packages; None: no key is set.
 
     `signs`: for what becomes part of a package that is signed here. Without a key it must be signed
     with the same key: nothing unsigned is signed by way of what is made from it.
     """
     if settings.key:
-        return partial(check_signature, keys=public_keys(settings.path(settings.key)))
+        keys = public_keys(settings.path(settings.key))
+        return partial(check_signature, keys=keys, payload_type=payload_type)
     if signs and settings.sign_key:
         _require()
         private = _private_key(settings.path(settings.sign_key))
-        return partial(check_signature, keys=_keys(private.public_key()))
+        keys = _keys(private.public_key())
+        return partial(check_signature, keys=keys, payload_type=payload_type)
     return None
 
 
@@ -99,7 +106,9 @@ def _keys(public: Any) -> list[SSlibKey]:
     return [SSlibKey.from_crypto(public, scheme=scheme) for scheme in schemes]
 
 
-def check_signature(envelope: bytes, statement: bytes, keys: list[SSlibKey]) -> None:
+def check_signature(
+    envelope: bytes, statement: bytes, keys: list[SSlibKey], payload_type: str = PAYLOAD_TYPE
+) -> None:
     """Raise `SigningError` unless the envelope holds this statement, signed by the key."""
     from securesystemslib.dsse import Envelope
 
@@ -112,7 +121,7 @@ def check_signature(envelope: bytes, statement: bytes, keys: list[SSlibKey]) -> 
         raise SigningError(f"the signature cannot be read: {error}") from None
     if not any(_made_by(key, one, data) for one in made for key in keys):
         raise SigningError("the provenance is not signed by that key")
-    if signed.payload_type != PAYLOAD_TYPE or signed.payload != statement:
+    if signed.payload_type != payload_type or signed.payload != statement:
         raise SigningError("what is signed is not the provenance of this package")
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_type_hints
+from urllib.parse import urlsplit
 
 from flows.output.quantity import parse_duration, parse_size
 from matrix.codec import from_json
@@ -117,6 +119,34 @@ def _one_of(what: str, names: Collection[str]) -> Callable[[str], str]:
 
 parse_level = _one_of("level of verification", RUNGS)
 parse_runtime = _one_of("runtime", ("none", *(kind.name for kind in KINDS)))
+
+
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(.*)", re.DOTALL)
+"""At least two letters: `C:\\cache` is a folder."""
+
+
+def parse_cache(text: str) -> str:
+    """Where a cache is. A URL with credentials is refused without being repeated."""
+    hint_text = "http://HOST:PORT, https://HOST, file:///FOLDER or a folder"
+    found = _URL.fullmatch(text)
+    if found is None:
+        return text
+    try:
+        url = urlsplit(text)
+        port = url.port
+    except ValueError:
+        raise UsageError("the URL of the cache cannot be read", hint=hint_text) from None
+    if url.query or url.fragment or ("@" in text and url.scheme != "file"):
+        variables = "MODELMILL_CACHE_USER and MODELMILL_CACHE_PASSWORD, or MODELMILL_CACHE_TOKEN"
+        raise UsageError(
+            "the URL of the cache holds more than a host and a path",
+            hint=f"credentials go into {variables}",
+        )
+    local = url.scheme == "file" and url.netloc in {"", "localhost"} and url.path
+    remote = url.scheme in {"http", "https"} and url.hostname and port != 0
+    if not (local or remote) or not text.isprintable() or " " in text:
+        raise UsageError(f"the cache '{text}' is no URL of a cache", hint=hint_text)
+    return text
 
 
 def parse_demand(text: str) -> str:

@@ -24,6 +24,7 @@ _KNOWN = frozenset(
     {
         *(option.variable for option in OPTIONS.values()),
         *(f"{_PREFIX}{name}" for name in ("CONFIG", "MACHINE", "SIGN_PASSWORD")),
+        *(f"{_PREFIX}CACHE_{name}" for name in ("USER", "PASSWORD", "TOKEN")),
         *(f"{_PREFIX}WORKER_{name}" for name in ("FOLDER", "WORDS", "CWD")),
     }
 )

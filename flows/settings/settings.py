@@ -15,6 +15,7 @@ from flows.settings.options import (
     measure,
     options_of,
     ordered,
+    parse_cache,
     parse_demand,
     parse_level,
     parse_number,
@@ -45,6 +46,13 @@ class Settings:
         None, "state database: a file or postgresql://...; default HOME/state.db"
     )
     store: str | None = place(None, "content store folder; default HOME/store")
+    cache: str | None = place(
+        None,
+        "stage results shared between machines: http://HOST:PORT, https://HOST or a folder",
+        "URL",
+        parse=parse_cache,
+    )
+    cache_read_only: bool = place(False, "take stage results from the cache, but put none there")
     feed: str | None = place(
         None, "where to publish: a folder, dir:FOLDER or azure:URL; default HOME/feed"
     )

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
+from flows.observe.progress import CACHE
 from flows.packages.builder import attester_of, builder_of
+from flows.packages.cache import open_cache
 from flows.plan.estimates import estimate
 from flows.settings.engines import slot_count
 from flows.settings.workspace import Workspace
@@ -22,7 +24,6 @@ from machine.processes import this_host
 from matrix.needs import Words
 from state.records import Kind, Owner
 from workers.build.budgets import DiskBudget, MemoryBudget
-from workers.build.stage_runner import Exchange
 from workers.store import GcReport, Store
 from workers.verify.verifier import Verifier
 
@@ -40,13 +41,11 @@ def open_slots(
     sweep: Sweep,
     slots_here: int | None = None,
     offers: Words | None = None,
-    exchange: Callable[[Store], Exchange] | None = None,
 ) -> Iterator[tuple[SweepContext, list[Slot]]]:
     """Open the store, the leases and the slots; close them in reverse whatever happens.
 
     `slots_here`: how many of the machine's slots are in this process; None: all of them.
-    `offers`: the words that cells may need; None: any. `exchange`: where machines leave the results
-    of stages for each other.
+    `offers`: the words that cells may need; None: any.
     """
     plan, state, settings = sweep.plan, sweep.state, sweep.settings
     work = Workspace(settings)
@@ -71,18 +70,23 @@ def open_slots(
         )
         memory = MemoryBudget(settings.memory_budget or 0, ledger=ledger)
         expected = estimate(plan, state)
+        cache = open_cache(settings, store, partial(_note_cache, state, sweep.info.id))
         made = []
         for number in range(1, here + 1):
             owner = Owner.here(f"{owners_here()}slot-{number}")
-            mine = exchange(store) if exchange else None
             builder, runtimes = builder_of(
-                plan, settings, store, expected, budget, memory, exchange=mine
+                plan, settings, store, expected, budget, memory, cache=cache
             )
             attester = attester_of(settings, builder, runtimes)
             slot = Slot(owner, builder, Verifier(runtimes, settings.verify), attester)
             opened.callback(slot.close)
             made.append(slot)
         yield context, made
+
+
+def _note_cache(state: State, sweep_id: int, news: str) -> None:
+    """Show the news of the cache to all who watch; empty: there are none any more."""
+    state.note(sweep_id, Kind.NOTICE, {CACHE: news})
 
 
 def _note_evictions(state: State, sweep_id: int, report: GcReport) -> None:

@@ -23,17 +23,13 @@ with fencing tokens, a parent, slots, the words that describe what machines offe
 cancellation, resume.
 
     any machine builds the baseline --> published --> a machine with the device tunes it
-                                                          |  plan          ^
-                                                          v                | results of stages,
-                                       any machine builds the trials ------+ by key, in the feed
 
 - The lease under which a sweep with `--bench` measures a cell is here the lease for its tuning.
   Every write checks the token, so late writes of a machine that lost the lease are refused. A
   measurement reserves the whole machine (the ledger's quiet), so two tunings on one device take
   turns.
-- Machines exchange only the results of stages, published under their keys. If the result of a stage
-  is missing, the machine that needs it runs the stage instead of waiting for another one. A machine
-  with other tools has other keys and builds for itself.
+- The machine that measures builds the trials too. Stages that another machine has run, such as the
+  export of the baseline, come from the shared cache if there is one (`workers.store.cache`).
 - Sessions of two machines are never mixed. A slot that dies is replaced on the same machine at
   once, and the new slot continues with the recorded sessions. If the whole machine is lost, the
   lease ends after two heartbeats; another machine with the device takes over, drops the sessions of
@@ -48,8 +44,7 @@ The modules:
   on the machine, `tools.py` names what the loop needs of that, `measuring.py` compares,
   `decision.py` turns comparisons into verdicts, `estimates.py` watches the budget. `record.py`
   defines the records and writes them.
-- On a fleet: `leased.py` does the work under a lease: it measures or builds ahead; `exchange.py`
-  passes the results of stages through the feed.
+- On a fleet: `leased.py` does the work under a lease.
 - Its plan: `insight.py` gathers the facts about a model, `knowledge.py` reads existing knowledge
   (the findings that come with modelmill, those in the user's folder, and the evidence there); from
   both, `ordering.py` and `planning.py` decide which hypotheses are tried, in which order and why.

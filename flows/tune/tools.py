@@ -96,5 +96,3 @@ class Tools:
     profile: Callable[[str], Profile | None]
     """The device profile for a glob; None: none that works here."""
     shown: Shown
-    planned: Callable[[], object] = lambda: None
-    """Called when it is known what is tried."""

@@ -146,7 +146,6 @@ class TuningRun:
             )
             for note in planned.notes:
                 self.tools.shown.line(note)
-        self.tools.planned()
 
     def _trials(self, baseline: Made) -> None:
         plan = self.kept.tuning.plan or ()

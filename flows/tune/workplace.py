@@ -70,8 +70,6 @@ class Workplace:
     cancel: threading.Event = field(default_factory=threading.Event)
     """Set: give up at once; every finished session is kept."""
     log: Path | None = None
-    planned: Callable[[], object] = lambda: None
-    """As in `flows.tune.tuning.Tools`."""
 
     def tune(
         self, kept: Kept, budget: float | None, conclude: Callable[[], object] = lambda: None
@@ -138,7 +136,6 @@ class OpenWorkplace:
                 (one for one in profiles if matches(one.label, [glob])), None
             ),
             shown=place.shown,
-            planned=place.planned,
         )
 
     def make(self, cell: Cell, session: Mapping[str, str]) -> Made:

@@ -149,8 +149,6 @@ class Stage:
     quiet: list[str] = field(default_factory=list)
     now: float = 0.0
     planned: int = 0
-    offered: list[bool] = field(default_factory=list)
-    """Whether the plan was recorded, each time that a run said what is tried."""
     runtimes: HookedRuntimes = field(init=False)
 
     def begin(self, **values: Any) -> None:
@@ -193,7 +191,6 @@ class Stage:
             planner=self._plan,
             profile=lambda _glob: None,
             shown=Shown(self.lines.append, self._settled),
-            planned=lambda: self.offered.append(self.found().tuning.plan is not None),
         )
 
     def _plan(self, _made: Made, _found: Benchmark) -> Planned:

@@ -24,13 +24,14 @@ from workers.build.graph import EXPORT, INPUTS, StageResults, StageTask, walk
 from workers.build.keys import note_keys
 from workers.build.origin import Begun, Fetch, begin
 from workers.build.request import request_for
-from workers.build.stage_runner import Exchange, Expectation, LookUp, StageRunner, os_failure
+from workers.build.stage_runner import Expectation, LookUp, StageRunner, os_failure
 from workers.compile.stage import ALONE, CompileStage, portable_stage
 from workers.engine import BuildPlan, Request
 from workers.errors import BuildFailed, CorruptBlob, KnownFailures
 from workers.host.client import EngineHost
 from workers.host.watch import UNWATCHED, Watching
 from workers.store import Action, Store
+from workers.store.cache import Cache
 
 __all__ = ["BuildOptions", "Builder", "Built"]
 
@@ -80,7 +81,7 @@ class Builder:
     compiler: CompileStage | None = None
     fetch: Fetch | None = None
     """Gets the packages that cells are compiled from; None: only what the store has."""
-    exchange: Exchange | None = None
+    cache: Cache | None = None
 
     def __post_init__(self) -> None:
         sweep_dead(self.work_root)
@@ -119,7 +120,7 @@ class Builder:
             watching=replace(watching, timeout=cell.timeout),
             rules=rules,
             compiler=self.compiler,
-            exchange=self.exchange,
+            cache=self.cache,
         )
         bad: list[CorruptBlob] = []
         with closing(runner.space) as space:

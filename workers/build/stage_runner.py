@@ -25,6 +25,7 @@ from workers.host.client import EngineHost
 from workers.host.watch import Watching
 from workers.store import Action, Store
 from workers.store.blobs import NotAFile
+from workers.store.cache import Cache
 
 MAKE_ROOM = "free some space or set --disk-budget"
 LEAST_FREE = 4 * 1024 * 1024
@@ -39,17 +40,6 @@ class Expectation(Protocol):
 
     def memory_of(self, cell: Cell, stage: str, component: str) -> int:
         """What it took at its peak."""
-
-
-class Exchange(Protocol):
-    """Where machines that build the same leave the results of stages for each other. Neither call
-    raises: without the other machines every stage is run here."""
-
-    def take(self, key: str) -> Action | None:
-        """What another machine made with this key, now also in the store here."""
-
-    def give(self, action: Action) -> None:
-        """What this machine has; also what the others have already."""
 
 
 def os_failure(stage: str, error: OSError) -> BuildFailed:
@@ -98,8 +88,8 @@ class StageRunner:
     """Of waiting for other builds; what cancels a stage cancels a wait too."""
     compiler: CompileStage | None = None
     """Runs the stage that compiles; None: this build compiles nothing."""
-    exchange: Exchange | None = None
-    """None: this machine builds for itself."""
+    cache: Cache | None = None
+    """What other machines made; None: this one builds for itself."""
     runs: list[StageRun] = field(default_factory=list)
     """The stages of this try."""
     cell: Cell = field(init=False)
@@ -124,13 +114,13 @@ class StageRunner:
                 action = self.store.lookup(key) or self._taken(key)
                 if action is None:
                     action, ran = self._run(task), True
-        if self.exchange is not None:
-            self.exchange.give(action)
+        if self.cache is not None:
+            self.cache.give(action, self.rules)
         self._note(task, action, ran, time.monotonic() - began)
         return action
 
     def _taken(self, key: str) -> Action | None:
-        return self.exchange.take(key) if self.exchange is not None else None
+        return self.cache.take(key, self.rules) if self.cache is not None else None
 
     def _disk(self, task: StageTask) -> AbstractContextManager[None]:
         """At most copied inputs, scratch files and outputs are on the disk at once."""

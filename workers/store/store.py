@@ -13,7 +13,7 @@ from machine.files import place, remove_tree
 from machine.locks import locked, take
 from machine.scratch import Scratch, sweep_dead
 from machine.waits import WITHOUT_LIMIT, WaitRules
-from matrix.digest import FileEntry
+from matrix.digest import FileEntry, LocalFile
 from workers.errors import CorruptBlob, wait_failures
 from workers.store.actions import Action, Actions, GcReport, collect
 from workers.store.blobs import Blobs
@@ -96,11 +96,22 @@ class Store:
                 folder, lambda: stack.enter_context(self.scratch.borrow("ingest"))
             )
             record = replace(action, files=tuple(file.entry for file in hashed))
-            with locked(self.root / GATE):
-                for file in hashed:
-                    self._blobs.move_in(file)
-                self._actions.write(record.key, asdict(record))
+            self.take_in(record, hashed)
         return record
+
+    def take_in(self, action: Action, hashed: Iterable[LocalFile]) -> Action | None:
+        """Move flushed files in and record the action; None: other blobs of it are not here."""
+        with locked(self.root / GATE):
+            for file in hashed:
+                self._blobs.move_in(file)
+            if not all(map(self._blobs.has, action.files)):
+                return None
+            self._actions.write(action.key, asdict(action))
+        return action
+
+    def has(self, entry: FileEntry) -> bool:
+        """Whether a blob of this size is here."""
+        return self._blobs.has(entry)
 
     def materialize(self, files: Iterable[FileEntry], dest: Path, *, alone: bool = False) -> None:
         """Place files below `dest`, every blob checked; `alone` as in `machine.files.place`.

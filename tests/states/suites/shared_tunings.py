@@ -1,4 +1,4 @@
-"""Tunings of a fleet: written under a lease, built ahead by others, measured side by side."""
+"""Tunings of a fleet: written under a lease, measured side by side."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from matrix.trials import TuningStatus
 from state.errors import LeaseLost
-from state.records import BenchState, Remaining
+from state.records import BenchState
 from state.state import State
 from tests.states.samples import ALIVE, FOREIGN, begin, cell, rows
 from tests.states.suites.measurements import (
@@ -40,7 +40,6 @@ class TestSharedTunings:
             lambda: state.keep_trial(trial(row, "h2"), late),
             lambda: state.keep_session(session(row), late),
             lambda: state.forget_trials(row.id, late),
-            lambda: state.offer_builds(late, cell()),
         ):
             with pytest.raises(LeaseLost):
                 write()
@@ -58,21 +57,6 @@ class TestSharedTunings:
         assert state.forget_trials(row.id) == 2
         assert (state.trials(row.id), state.sessions(row.id)) == ([], [])
         assert len(state.sessions(other.id)) == 2
-
-    def test_others_build_ahead_while_one_machine_measures(self, state: State) -> None:
-        sweep = begin_measuring(state)
-        build_all(state, sweep)
-        held = take_bench(state, sweep)
-        assert held is not None
-        assert state.lease(sweep.id, ALIVE, 60.0, offers=BUILDS) is None
-        state.offer_builds(held, cell())
-        ahead = state.lease(sweep.id, FOREIGN, 60.0, offers=BUILDS)
-        assert ahead is not None
-        state.withdraw_builds(held, cell())
-        assert state.release(ahead, done=True), "whoever builds goes on to the end"
-        state.offer_builds(held, cell())
-        state.withdraw_builds(held, cell())
-        assert state.remaining(sweep.id) == Remaining(leased=1, done=1)
 
     def test_what_was_measured_is_measured_again_if_somebody_says_so(self, state: State) -> None:
         sweep = begin_measuring(state, measured_rows(models=1)[:1])

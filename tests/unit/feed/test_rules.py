@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 
 from feed.checked import differences
 from feed.errors import Rejected
-from feed.rules import STRICTEST, check_publish, path_problem, path_problems, view_problem
+from feed.rules import STRICTEST, check_publish, view_problem
 from matrix.digest import FileEntry
+from matrix.paths import path_problem, path_problems
 
 GOOD = FileEntry("model.onnx", 1, "a" * 64)
 

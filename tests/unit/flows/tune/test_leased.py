@@ -1,8 +1,7 @@
-"""Tunings on a fleet: one machine measures under a lease, others build ahead for it."""
+"""Tunings on a fleet: one machine measures under a lease."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,13 +10,10 @@ import pytest
 
 from flows.tune import leased, tuning
 from flows.tune.leased import tuning_kind
-from flows.tune.record import Kept, Recorded, Step, Tuning, planned, recorded
-from flows.tune.trial import trial_of_step
-from matrix.codec import to_json
+from flows.tune.record import Kept, Recorded, Tuning, planned, recorded
 from matrix.errors import Exit
-from matrix.hypotheses import Hypothesis
 from matrix.model import Cell, Plan
-from matrix.trials import Phase, TuningStatus
+from matrix.trials import TuningStatus
 from state.records import BenchState, Lease
 from state.state import State
 from tests.states.samples import begin, take
@@ -40,26 +36,10 @@ def tuned(cell: Cell) -> Tuning:
     )  # fmt: skip
 
 
-def steps(*opsets: int, compiled: str = "") -> tuple[Step, ...]:
-    return tuple(
-        Step(
-            key=f"opset-{opset}", title="t", hypotheses=(f"opset-{opset}",), settings=(),
-            changes=to_json(
-                Hypothesis(
-                    id=f"opset-{opset}", title="t", targets=("*",), axis="opset", opset=opset,
-                    compiled=compiled,
-                )
-            ),
-        )
-        for opset in opsets
-    )  # fmt: skip
-
-
 @dataclass
 class FakePlace:
     """Stands for all that a machine measures with."""
 
-    planned: Callable[[], object]
     work: Callable[[FakePlace, Kept], object]
 
     def tune(self, kept: Kept, budget: float | None) -> None:
@@ -75,9 +55,7 @@ def run(
     one = plan()
     rows = [planned(tuned(cell), at) for at, cell in enumerate(one.cells())]
     harness.state.plan_tunings(STAMP, rows)
-    monkeypatch.setattr(
-        leased, "Workplace", lambda *_tools, planned, **_more: FakePlace(planned, work)
-    )
+    monkeypatch.setattr(leased, "Workplace", lambda *_tools, **_more: FakePlace(work))
     return harness.sweep(
         one, slots=slots, kind=tuning_kind, recorded={"tuning": {}}, bench=True,
         warmup=0, iterations=3, sessions=1,
@@ -94,58 +72,10 @@ def states(harness: SweepHarness) -> list[BenchState]:
     return [one.state for one in harness.state.benches(harness.begun.info.id)]
 
 
-def test_what_a_tuning_will_try_is_built_by_whoever_is_free(
-    harness: SweepHarness, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    exports: list[int] = []
-
-    def work(place: FakePlace, kept: Kept) -> None:
-        exports.append(harness.ran.count("export"))
-        kept.change(status=TuningStatus.RUNNING, plan=(*steps(16, 18), *steps(17)))
-        place.planned()
-        deadline = time.monotonic() + LIMIT
-        while harness.ran.count("export") < exports[0] + 2 and time.monotonic() < deadline:
-            time.sleep(0.02)
-        exports.append(harness.ran.count("export"))
-        kept.change(status=TuningStatus.DONE, champion="opset-16")
-
-    summary = run(harness, monkeypatch, work, slots=2)
-    assert exports == [1, 3], "two other opsets; the third one is the baseline's"
-    assert (summary.measured, summary.exit_code()) == (1, Exit.OK)
-    assert states(harness) == [BenchState.MEASURED]
-
-
-@pytest.mark.parametrize(
-    ("begun", "compiled", "status"),
-    [(True, "", TuningStatus.RUNNING), (False, "htp*", TuningStatus.RUNNING),
-     (False, "", TuningStatus.DONE)],
-)  # fmt: skip
-def test_nothing_is_built_ahead_that_nobody_needs_or_only_a_device_can_build(
-    harness: SweepHarness,
-    monkeypatch: pytest.MonkeyPatch,
-    begun: bool,
-    compiled: str,
-    status: TuningStatus,
-) -> None:
-    def work(_place: FakePlace, kept: Kept) -> None:
-        planned_ = steps(16, compiled=compiled)
-        kept.change(status=status, plan=planned_)
-        if begun:
-            kept.put(trial_of_step(planned_[0], 1, Phase.SINGLE))
-        sweep = harness.begun
-        assert sweep is not None
-        context: Any = type("", (), {"state": harness.state, "plan": sweep.plan})
-        assert list(leased._to_build(context, kept.tuning.model)) == []
-        kept.change(status=TuningStatus.DONE)
-
-    assert run(harness, monkeypatch, work).measured == 1
-
-
 def test_a_tuning_that_fails_is_told_and_leaves_nobody_waiting(
     harness: SweepHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def work(place: FakePlace, kept: Kept) -> None:
-        place.planned()
+    def work(_place: FakePlace, kept: Kept) -> None:
         kept.change(status=TuningStatus.FAILED, message="the baseline does not hold")
 
     summary = run(harness, monkeypatch, work)
@@ -203,7 +133,6 @@ def test_a_machine_that_takes_over_measures_all_of_it_anew_and_says_so(
     (note,) = [text for text in after.tuning.notes if began in text]
     assert note.startswith("measured again: ")
     assert note.endswith(f"({len(old)} sessions dropped)")
-    assert one.offered == [True, True], "others can build ahead as soon as they can read the plan"
     assert one.planned == 2, "what another machine's graph and session told may not hold here"
 
 
