@@ -13,17 +13,16 @@ _RECENT = "SELECT id FROM sweep ORDER BY id DESC LIMIT 3"
 _MAPPINGS = frozenset({"tools", "inputs", "params"})
 
 _UNIT_COSTS = """
-    WITH used AS (
-        SELECT *, row_number() OVER (PARTITION BY cell, stage, component ORDER BY id DESC) AS age
-        FROM stage_run
+    WITH newest AS (
+        SELECT max(id) AS id FROM stage_run GROUP BY cell, stage, component
     ), last AS (
         SELECT key, max(id) AS id FROM stage_run WHERE NOT reused GROUP BY key
     )
     SELECT ran.id, ran.at, coalesce(ran.sweep_id, 0) AS sweep_id, used.model, used.cell,
            used.target, used.component, used.stage, used.key,
            ran.reused, ran.seconds, ran.bytes, ran.peak_memory
-    FROM used JOIN last ON last.key = used.key JOIN stage_run AS ran ON ran.id = last.id
-    WHERE used.age = 1
+    FROM newest JOIN stage_run AS used ON used.id = newest.id
+    JOIN last ON last.key = used.key JOIN stage_run AS ran ON ran.id = last.id
     ORDER BY used.id
 """
 _MOMENTS = f"""
