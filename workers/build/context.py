@@ -13,7 +13,7 @@ from matrix.digest import value_digest
 from matrix.model import Cell
 from matrix.status import FailureClass
 from workers.build.graph import EXPORT, INPUTS, Output, StageResults, StageTask
-from workers.build.keys import stage_key
+from workers.build.keys import key_parts
 from workers.compile.group import STAGE, leaving_out
 from workers.compile.stage import ALONE, member_names, portable_stage
 from workers.engine import BuildPlan, StageSpec
@@ -93,7 +93,7 @@ def _task(spec: StageSpec, made: Mapping[str, StageResults]) -> StageTask:
     inputs = {name: results.package for name, results in made.items()}
     digests = {name: results.package_digest for name, results in made.items()}
     first = next(iter(made.values()))
-    return StageTask(spec, "", stage_key(first.engine, {}, spec, "", digests), inputs)
+    return StageTask(spec, "", key_parts(first.engine, {}, spec, "", digests), inputs)
 
 
 def _composite(results: StageResults, task: StageTask, action: Action) -> StageResults:

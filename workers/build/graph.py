@@ -8,12 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
-from matrix.digest import FileEntry, files_digest
+from matrix.digest import FileEntry, files_digest, value_digest
 from matrix.model import Cell
 from matrix.status import FailureClass
-from workers.build.keys import StageKey, stage_key
+from workers.build.keys import key_parts
 from workers.engine import SOURCE, BuildPlan, StageSpec
 from workers.errors import BuildFailed
 from workers.store.actions import Action
@@ -24,14 +25,20 @@ COMPONENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _OF_GRAPHS = (".onnx", ".data")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class StageTask:
     """One run of a stage: its key and its input files."""
 
     spec: StageSpec
     component: str
-    key: StageKey
+    parts: Mapping[str, Any]
+    """Of its key: they tell a later run what differs."""
     inputs: Mapping[str, tuple[FileEntry, ...]]
+
+    @cached_property
+    def key(self) -> str:
+        """The digest of everything that can change a byte of its outputs."""
+        return value_digest(self.parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +98,12 @@ class StageResults:
         return files_digest(self.package)
 
     @property
-    def keys(self) -> Mapping[str, StageKey]:
-        """The keys of all runs, by `STAGE:COMPONENT`."""
-        return {f"{task.spec.name}:{task.component}": task.key for task, _action in self.tasks}
+    def keys(self) -> Mapping[str, Mapping[str, Any]]:
+        """The keys of all runs with their parts, by `STAGE:COMPONENT`."""
+        return {
+            f"{task.spec.name}:{task.component}": {"key": task.key, "parts": task.parts}
+            for task, _action in self.tasks
+        }
 
     def files_of(self, stage: str) -> tuple[FileEntry, ...]:
         """The files of a stage; none if there is no such stage."""
@@ -175,7 +185,7 @@ def _task(
     digests = {name: files_digest(entries) for name, entries in files.items()}
     if SOURCE in spec.inputs:
         digests[SOURCE] = str(plan.source["digest"])
-    return StageTask(spec, component, stage_key(engine, tools, spec, component, digests), files)
+    return StageTask(spec, component, key_parts(engine, tools, spec, component, digests), files)
 
 
 def check_plan(plan: BuildPlan, tools: Mapping[str, str]) -> None:

@@ -6,10 +6,8 @@ Their parts tell why a stage would run or be reused.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
-from matrix.digest import value_digest
 from workers.engine import StageSpec
 from workers.store.folder import Notes
 
@@ -17,23 +15,16 @@ ABSENT = "(nothing)"
 NOTE = "keys"
 
 
-@dataclass(frozen=True, slots=True)
-class StageKey:
-    """A key with its parts, which tell a later run what differs."""
-
-    key: str
-    parts: Mapping[str, Any]
-
-
-def stage_key(
+def key_parts(
     engine: str,
     tools: Mapping[str, str],
     spec: StageSpec,
     component: str,
     inputs: Mapping[str, str],
-) -> StageKey:
-    """The key of one stage run; `inputs` are tree digests (the source: its own digest)."""
-    parts = {
+) -> dict[str, Any]:
+    """What the key of one stage run is made of; `inputs` are tree digests (the source: its own
+    digest)."""
+    return {
         "engine": engine,
         "tools": {name: tools[name] for name in sorted(spec.tools)},
         "stage": spec.name,
@@ -41,7 +32,6 @@ def stage_key(
         "params": dict(spec.params),
         "inputs": dict(sorted(inputs.items())),
     }
-    return StageKey(value_digest(parts), parts)
 
 
 def diff_keys(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
@@ -82,9 +72,8 @@ def shown(value: Any) -> str:
     return text[:12] if is_digest else text
 
 
-def note_keys(notes: Notes, cell_id: str, keys: Mapping[str, StageKey]) -> None:
+def note_keys(notes: Notes, cell_id: str, now: Mapping[str, Any]) -> None:
     """Remember the keys of a build for `explain`; the ones before stay unless nothing changed."""
-    now = {name: {"key": one.key, "parts": one.parts} for name, one in keys.items()}
     last = last_keys(notes, cell_id)
     if last.get("now") != now:
         notes.write(NOTE, cell_id, {"now": now, "before": last.get("now")})

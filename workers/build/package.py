@@ -145,9 +145,9 @@ def _stage(task: StageTask, action: Action) -> Json:
     return {
         "stage": task.spec.name,
         "component": task.component,
-        "key": task.key.key,
+        "key": task.key,
         "params": dict(task.spec.params),
-        "inputs": task.key.parts["inputs"],
+        "inputs": task.parts["inputs"],
         "tree": action.tree,
         "facts": dict(action.facts),
     }
@@ -196,7 +196,7 @@ def build_record(
     attempt: int,
 ) -> Json:
     """How a package was built, before verification adds its evidence."""
-    infos = {task.key.key: action.info for task, action in results.tasks}
+    infos = {task.key: action.info for task, action in results.tasks}
     sharing = next((info["sharing"] for info in infos.values() if "sharing" in info), None)
     return {
         "stamp": stamp,

@@ -8,7 +8,8 @@ from typing import Any
 
 from matrix.model import Cell
 from workers.build.builder import Builder
-from workers.build.keys import StageKey, diff_keys, last_keys
+from workers.build.graph import StageTask
+from workers.build.keys import diff_keys, last_keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,17 +31,17 @@ def explain(builder: Builder, cell: Cell) -> list[Reason]:
     reasons = []
     for task, action in builder.keys(cell):
         name = f"{task.spec.name}:{task.component}"
-        lines = _compare(task.key, last.get(name), before.get(name), present=action is not None)
-        if action is not None and not (name in last and last[name]["key"] == task.key.key):
+        lines = _compare(task, last.get(name), before.get(name), present=action is not None)
+        if action is not None and not (name in last and last[name]["key"] == task.key):
             lines.append(f"found in the store: made for {action.subject}")
         reasons.append(
-            Reason(task.spec.name, task.component, task.key.key, action is not None, tuple(lines))
+            Reason(task.spec.name, task.component, task.key, action is not None, tuple(lines))
         )
     return reasons
 
 
 def _compare(
-    now: StageKey,
+    now: StageTask,
     last: Mapping[str, Any] | None,
     before: Mapping[str, Any] | None,
     *,

@@ -67,7 +67,7 @@ class LookUp:
 
     def resolve(self, task: StageTask) -> Action | None:
         """What a stage made before; None: the store lacks some of it."""
-        action = self._store.lookup(task.key.key)
+        action = self._store.lookup(task.key)
         self.seen.append((placed(task, self._member), action))
         return action
 
@@ -106,7 +106,7 @@ class StageRunner:
 
     def resolve(self, task: StageTask) -> Action:
         """The outputs of a stage, from the store or made now."""
-        key, began = task.key.key, time.monotonic()
+        key, began = task.key, time.monotonic()
         action, ran = self.store.lookup(key), False
         if action is None:
             self.known.check(key)
@@ -141,8 +141,8 @@ class StageRunner:
         run = StageRun(
             stage=task.spec.name,
             component=within_group(self._member, task.component),
-            key=task.key.key,
-            parts=task.key.parts,
+            key=task.key,
+            parts=task.parts,
             reused=not ran,
             seconds=seconds,
             bytes=action.size,
@@ -174,10 +174,10 @@ class StageRunner:
                 component=task.component,
             )
             with self._memory(task):
-                made = self._perform(job, task.key.key)
+                made = self._perform(job, task.key)
             action = Action(
-                key=task.key.key,
-                parts=task.key.parts,
+                key=task.key,
+                parts=task.parts,
                 files=(),
                 facts=made.facts,
                 info=made.info,
@@ -209,7 +209,7 @@ class StageRunner:
                 text = f"the disk is full ({error.reason})"
                 raise error.told_as(text, FailureClass.DISK, MAKE_ROOM) from error
         except BuildFailed as error:
-            self.known.note(task.key.key, self.cell.id, error)
+            self.known.note(task.key, self.cell.id, error)
             raise
 
     def _looks_full(self, error: BuildFailed) -> bool:

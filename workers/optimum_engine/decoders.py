@@ -4,16 +4,26 @@ Optimum exports a decoder with past as one graph, whose cache may be empty. A gr
 shapes takes a fixed number of tokens, so here there are two graphs: `prefill` takes the prompt and
 returns the cache, `decode` takes one token and the cache. An encoder-decoder has `decoder` and
 `decoder_with_past`.
+
+A cache of fixed size is rarely full. The steps therefore take a mask that hides unused places, and
+the position of their token, which cannot be derived from the size of the cache. Transformers'
+decoders take these in three ways:
+
+    by position_ids     a decoder's own argument: it and the 2D mask are all that is needed
+    by distance         T5: positions follow from the places in the cache, the 2D mask is enough
+    by length           BART and others count the cache: the position is passed as its length,
+                        with a 4D mask, which they use unchanged
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import inspect
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from matrix.abilities import WITH_PAST
-from workers.optimum_engine.decoder_steps import arguments, by_distance, way
 
 BEGIN, STEP = "prefill", "decode"
 _BEGIN, _STEP = "decoder", "decoder_with_past"
@@ -128,3 +138,77 @@ def _completed(made: dict[str, Any], inputs: Mapping[str, Any]) -> dict[str, Any
         if "decoder_position_ids" in inputs:
             made["decoder_position_ids"] = torch.full((batch, 1), length, dtype=torch.int64)
     return made
+
+
+Prepare = Callable[[Any, dict[str, Any], Any], dict[str, Any]]
+"""Makes the arguments of a call from them and the position of the token."""
+_RELATIVE = ("t5", "mt5", "longt5", "umt5", "pix2struct")
+
+
+def way(model: Any) -> Any:
+    """How the decoder of a model gets its positions."""
+    if model.config.model_type in _RELATIVE:
+        return by_distance
+    if "decoder_position_ids" in arguments(model):
+        return by_position
+    inner = getattr(model, "decoder", None)  # of models made of two: arguments go through
+    if inner is not None and "position_ids" in arguments(inner):
+        return by_position
+    return by_length
+
+
+def arguments(model: Any) -> Any:
+    """What a model can be called with, by name."""
+    return inspect.signature(model.forward).parameters
+
+
+def _step_with(prepare: Prepare, forward: Any) -> Any:
+    """A step with the inputs that its graph gets, which calls the decoder in its way."""
+
+    def step(
+        decoder_input_ids: Any,
+        decoder_attention_mask: Any,
+        decoder_position_ids: Any = None,
+        encoder_outputs: Any = None,
+        attention_mask: Any = None,
+        past_key_values: Any = None,
+    ) -> Any:
+        given = {
+            "decoder_input_ids": decoder_input_ids,
+            "decoder_attention_mask": decoder_attention_mask,
+            "encoder_outputs": encoder_outputs,
+            "past_key_values": past_key_values,
+        }
+        if attention_mask is not None:
+            given["attention_mask"] = attention_mask
+        return forward(**prepare(forward, given, decoder_position_ids))
+
+    return step
+
+
+def _without(_forward: Any, given: dict[str, Any], _position: Any) -> dict[str, Any]:
+    return given
+
+
+def _with_position(_forward: Any, given: dict[str, Any], position: Any) -> dict[str, Any]:
+    return {**given, "decoder_position_ids": position}
+
+
+def _with_length(forward: Any, given: dict[str, Any], position: Any) -> dict[str, Any]:
+    import torch
+    from transformers import EncoderDecoderCache
+
+    cache = EncoderDecoderCache.from_legacy_cache(given["past_key_values"])
+    place = position.reshape(-1)[:1]
+    cache.get_seq_length = lambda *_layer: place[0]
+    hidden = torch.finfo(torch.float32).min
+    seen = given["decoder_attention_mask"][:, None, None, :].to(torch.float32)
+    given = {**given, "past_key_values": cache, "decoder_attention_mask": (1.0 - seen) * hidden}
+    if "cache_position" in inspect.signature(forward).parameters:
+        given["cache_position"] = place
+    return given
+
+
+by_distance = partial(_step_with, _without)
+by_position = partial(_step_with, _with_position)
+by_length = partial(_step_with, _with_length)

@@ -1,33 +1,54 @@
-"""The export stage: a source becomes ONNX graphs, fp32, with dynamic axes, once per model."""
+"""The export stage: a source becomes ONNX graphs, fp32, with dynamic axes, once per model.
+
+Opsets that are newer than the exporter's are declared: from opset 20 to 23, ONNX lets existing
+operators take more types and gives `QuantizeLinear` and `DequantizeLinear` more attributes; only
+the operators in `CHANGED` compute something else. So the same nodes keep their meaning, and the
+opset only affects how later stages and runtimes treat them. A test compares this with the schemas
+of ONNX.
+
+A decoder gets the reference for verifying its generation: a prompt, and the tokens that PyTorch
+generates for it. PyTorch runs the whole model again for every token, without a cache, so that the
+reference cannot share an error in the handling of the cache.
+"""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from matrix.model import SourceKind
 from workers import composition
+from workers.composition import Composition
 from workers.engine import StageJob
+from workers.generation import COUNT, FILE, TOKENS
 from workers.optimum_engine import (
     components,
     decoders,
-    generated,
     inputs,
-    opsets,
     originals,
     tracing,
     transposed,
 )
-from workers.optimum_engine.architectures import rows
+from workers.optimum_engine.architectures import rows, shapes
 from workers.optimum_engine.shared_weights import SharedWeights, side_by_side
+from workers.samples.loops import Ports, prompt_of, words_of
 from workers.sources import checkpoint, compared, load, model_file, onnx_graph, source
 from workers.sources import ready_files as ready
 from workers.sources.checkpoint import Checkpoint
-from workers.sources.errors import export_error
+from workers.sources.errors import export_error, one_line
 from workers.sources.load import exporter_task
+
+EXPORTER = 20
+"""The newest opset of the TorchScript exporter that Optimum uses."""
+NEWEST = 23
+CHANGED = frozenset({"GroupNormalization"})
+LENGTH = 8
+"""Tokens of a prompt: fewer than a graph of fixed shapes takes, so that padding is verified too."""
+Make = Callable[[str, Mapping[str, int]], dict[str, Any]]
+"""Makes example inputs of a component, with these sizes."""
 
 
 def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
@@ -35,7 +56,7 @@ def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
     if "file" in job.params:
         return ready.take(job, source_folder(job, temp) or temp)
     opset = int(job.params["opset"])
-    opsets.check(opset)
+    check_opset(opset)
     task = exporter_task(job.params["task"])
     job.progress("getting the model's files")
     folder = source_folder(job, temp)
@@ -52,14 +73,12 @@ def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
         job.progress(f"exporting {name} {number}/{len(parts)}" if name else "exporting")
         raw = temp / "raw"
         raw.mkdir()
-        tracing.export_graph(
-            module, config, raw / model_file.MODEL, min(opset, opsets.EXPORTER), exporter
-        )
+        tracing.export_graph(module, config, raw / model_file.MODEL, min(opset, EXPORTER), exporter)
         graph = model_file.load_graph(raw)
         transposed.fold(graph, raw)
         if hasattr(config, "open_outputs"):
             config.open_outputs(graph)
-        opsets.declare(graph, opset)
+        declare_opset(graph, opset)
         facts[name or "."] = onnx_graph.facts(graph)
         ports[name] = onnx_graph.ports(graph)
         if weights is None:
@@ -73,7 +92,7 @@ def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
         composition.write(side_by_side(record) if weights else record, job.out)
         taken = {name: names for name, (names, _outputs) in ports.items()}
         example = partial(inputs.example, parts, job.out, task, model.config)
-        generated.write(model, record, taken, example, job.out)
+        write_reference(model, record, taken, example, job.out)
         del example
     model_type, names = model.config.model_type, [name for name in parts if name]
     left = dict(parts)
@@ -133,3 +152,76 @@ def _exporter(architecture: str, params: Mapping[str, Any]) -> str:
             f'set model_type = "{architecture}" in the catalog',
         )
     return exporter
+
+
+def check_opset(opset: int) -> None:
+    """Raise `StageError` for an opset that cannot be made."""
+    if opset > NEWEST:
+        raise export_error(f"exports have opsets up to {NEWEST}, not {opset}", "lower the opset")
+
+
+def declare_opset(model: Any, opset: int) -> None:
+    """Give a graph of the exporter's a newer opset. Raises `StageError` if that changes it."""
+    from onnx import helper
+
+    if onnx_graph.opset(model) >= opset:
+        return
+    changed = sorted(CHANGED & set(onnx_graph.operators(model)))
+    if changed or model.functions:
+        raise export_error(
+            f"the graph has {changed[0] if changed else 'functions'}, which opset {opset} changes",
+            f"lower the opset to {EXPORTER}",
+        )
+    for item in model.opset_import:
+        if item.domain in onnx_graph.STANDARD:
+            item.version = opset
+    model.ir_version = max(model.ir_version, helper.find_min_ir_version_for(model.opset_import))
+
+
+def write_reference(model: Any, record: Composition, ports: Ports, make: Make, out: Path) -> None:
+    """Write the prompt and PyTorch's tokens beside the components."""
+    import numpy as np
+
+    if record.loop is None:
+        return
+    sizes = shapes.base_shapes(model.config, out, {"sequence_length": LENGTH})
+    loop = record.loop
+    names = [one.name for one in record.components if one.name not in {loop.begin, loop.step}]
+    first = {name: make(name, sizes) for name in names}
+    tokens = [_start(model)] if first else words_of(make(loop.begin, sizes), loop)
+    prompt = prompt_of(first, tokens, ports, loop)
+    inputs = {key: value for one in first.values() for key, value in one.items()}
+    found = _generated(model, inputs, tokens)
+    arrays: dict[str, Any] = {**prompt, TOKENS: np.asarray(found, np.int64)}
+    np.savez(out / FILE, **{name: arrays[name] for name in sorted(arrays)})
+
+
+def _start(model: Any) -> int:
+    """The token that every text of an encoder-decoder begins with."""
+    for part in (model.config, getattr(model.config, "decoder", None)):
+        for name in ("decoder_start_token_id", "bos_token_id", "pad_token_id"):
+            found = getattr(part, name, None)
+            if isinstance(found, int):
+                return found
+    return 0
+
+
+def _generated(model: Any, inputs: Mapping[str, Any], prompt: Sequence[int]) -> list[int]:
+    """The most likely tokens, one after the other."""
+    import torch
+
+    for module in model.modules():  # the export has turned it on in all of them
+        if hasattr(getattr(module, "config", None), "use_cache"):
+            module.config.use_cache = False
+    tokens = list(prompt)
+    given = {name: torch.as_tensor(value) for name, value in inputs.items()}
+    name = "decoder_input_ids" if given else "input_ids"
+    with torch.inference_mode():
+        for _ in range(COUNT):
+            try:
+                found = model(**given, **{name: torch.tensor([tokens])}, use_cache=False)
+            except (TypeError, ValueError, RuntimeError, KeyError, IndexError) as error:
+                text = f"PyTorch cannot generate with this model: {one_line(error)}"
+                raise export_error(text, "export it for the task without `-with-past`") from error
+            tokens.append(int(found.logits[0, -1].argmax()))
+    return tokens[len(prompt) :]

@@ -135,13 +135,7 @@ def outputs_of(
 def rows(file: Path, sets: Sequence[Sample], theirs: Outputs) -> dict[str, Row]:
     """The figures of every output of a component."""
     session = runtime.session(file)
-    there = [one.name for one in session.get_outputs() if one.name in theirs.values[0]]
-    known = {one.name for one in session.get_inputs()}
-    found = []
-    for sample in sets:
-        feeds = {name: value for name, value in sample.items() if name in known}
-        found.append(dict(zip(there, session.run(there, feeds), strict=True)))
-    return compare(found, theirs.values, EXPORT)
+    return compare([runtime.run(session, one) for one in sets], theirs.values, EXPORT)
 
 
 def faults(figures: Mapping[str, Row]) -> list[str]:

@@ -67,9 +67,9 @@ class Building:
         files = ["inputs.npz"] if task.spec.name == "inputs" else ["model.onnx"]
         if task.spec.name == "export" and self.components:
             files = [f"{name}/model.onnx" for name in self.components] + ["config.json"]
-        key = task.key.key
+        key = task.key
         entries = tuple(FileEntry(path, 1, key) for path in files)
-        return Action(key, task.key.parts, entries, {"components": list(self.components)}, {}, 0, 0)
+        return Action(key, task.parts, entries, {"components": list(self.components)}, {}, 0, 0)
 
     def shared(self, cell: Cell) -> StageResults:
         results = share(cell, self.portable, spec, self.resolve)
@@ -102,18 +102,16 @@ def test_the_stages_of_a_member_have_the_keys_that_they_have_without_the_group()
     own = building.portable("", cell.members[0])
     assert own is not None
     shared = building.shared(cell).keys
-    assert {name: key.key for name, key in own.keys.items()} == {
-        name: shared[f"{name}prefill"].key for name in own.keys
-    }
+    assert own.keys == {name: shared[f"{name}prefill"] for name in own.keys}
 
 
 def test_the_key_holds_the_members_in_order_and_another_member_changes_it_alone() -> None:
     two = Building().shared(group("prefill", "decode")).keys
     turned = Building().shared(group("decode", "prefill")).keys
     three = Building().shared(group("prefill", "decode", "draft")).keys
-    compiled = {keys["compile:"].key for keys in (two, turned, three)}
+    compiled = {keys["compile:"]["key"] for keys in (two, turned, three)}
     assert len(compiled) == 3
-    assert all(three[name].key == key.key for name, key in two.items() if name != "compile:")
+    assert all(three[name] == key for name, key in two.items() if name != "compile:")
 
 
 @pytest.mark.parametrize("fault", ["bad", "unbuilt"])
@@ -125,7 +123,7 @@ def test_a_member_that_fails_is_left_out_and_named(fault: str) -> None:
     assert list(results.members) == ["prefill", "draft"]
     # What is left is the context that a group of only these members has.
     rest = Building().shared(group("prefill", "draft"))
-    assert results.keys["compile:"].key == rest.keys["compile:"].key
+    assert results.keys["compile:"]["key"] == rest.keys["compile:"]["key"]
 
 
 def test_the_record_of_a_group_does_without_the_stages_of_a_member_that_failed_later() -> None:
@@ -135,8 +133,8 @@ def test_the_record_of_a_group_does_without_the_stages_of_a_member_that_failed_l
         if task.spec.name == "quantize" and at == ["decode"]:
             raise BuildFailed(FailureClass.QUANTIZE, "quantize", "no")
         action = building.resolve(task)
-        key = task.key
-        runs.append(StageRun(task.spec.name, task.component, key.key, key.parts, False, 1.0, 1, 1))
+        told = (task.spec.name, task.component, task.key, task.parts)
+        runs.append(StageRun(*told, False, 1.0, 1, 1))
         return action
 
     def portable(name: str, member: Cell) -> StageResults | None:

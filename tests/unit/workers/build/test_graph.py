@@ -28,8 +28,8 @@ def entry(path: str, text: str = "") -> FileEntry:
 
 
 def made(task: StageTask, paths: Sequence[str], **facts: Any) -> Action:
-    files = tuple(entry(path, task.key.key + path) for path in paths)
-    return Action(task.key.key, task.key.parts, files, facts, {}, 0, 0)
+    files = tuple(entry(path, task.key + path) for path in paths)
+    return Action(task.key, task.parts, files, facts, {}, 0, 0)
 
 
 def resolver(
@@ -95,12 +95,12 @@ def test_a_component_is_not_keyed_by_its_neighbours() -> None:
         found = []
 
         def resolve(task: StageTask) -> Action:
-            found.append(task.key.key)
+            found.append(task.key)
             if task.spec.name != "export":
                 return made(task, ["model.onnx"])
             files = (entry("encoder/model.onnx"), entry("decoder/model.onnx", decoder))
             facts = {"components": ["encoder", "decoder"]}
-            return Action(task.key.key, task.key.parts, files, facts, {}, 0, 0)
+            return Action(task.key, task.parts, files, facts, {}, 0, 0)
 
         walked(plan(EXPORT, OPTIMIZE), resolve)
         return found

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from workers.build.keys import diff_keys, stage_key
+from matrix.digest import value_digest
+from workers.build.keys import diff_keys, key_parts
 from workers.engine import SOURCE, StageSpec
 
 TOOLS = {"onnx": "1.17", "torch": "2.4", "unused": "1"}
@@ -21,7 +22,7 @@ def key(**change: Any) -> str:
         "inputs": {SOURCE: "a" * 64},
         **change,
     }
-    return stage_key(**given).key
+    return value_digest(key_parts(**given))
 
 
 def test_a_key_is_a_full_digest_and_the_same_every_time() -> None:
@@ -52,9 +53,9 @@ def test_a_tool_that_the_stage_does_not_use_changes_nothing() -> None:
 
 
 def test_the_difference_of_two_keys_is_one_line_for_each_value() -> None:
-    old = stage_key("optimum", TOOLS, SPEC, "", {SOURCE: "a" * 64}).parts
+    old = key_parts("optimum", TOOLS, SPEC, "", {SOURCE: "a" * 64})
     changed = replace(SPEC, params={"opset": 18, "shapes": {"batch": 1}, "new": True})
-    new = stage_key("optimum", {**TOOLS, "onnx": "1.18"}, changed, "", {SOURCE: "b" * 64}).parts
+    new = key_parts("optimum", {**TOOLS, "onnx": "1.18"}, changed, "", {SOURCE: "b" * 64})
     assert diff_keys(old, new) == [
         "inputs.source: aaaaaaaaaaaa -> bbbbbbbbbbbb",
         "params.new: (nothing) -> True",
@@ -66,9 +67,7 @@ def test_the_difference_of_two_keys_is_one_line_for_each_value() -> None:
 
 def test_a_change_of_an_engines_code_is_told_in_words() -> None:
     spec = replace(SPEC, tools=["engine.export"])
-    old, new = (
-        stage_key("optimum", {"engine.export": digit * 64}, spec, "", {}).parts for digit in "ab"
-    )
+    old, new = (key_parts("optimum", {"engine.export": digit * 64}, spec, "", {}) for digit in "ab")
     assert diff_keys(old, new) == [
         "the engine's code for export has changed: aaaaaaaaaaaa -> bbbbbbbbbbbb"
     ]

@@ -10,7 +10,7 @@ from onnx import helper
 
 from tests.engines.graphs import matmul, model
 from workers.engine import StageError
-from workers.optimum_engine import opsets
+from workers.optimum_engine import export
 
 
 def shape_of(schema: Any) -> tuple[Any, ...]:
@@ -29,7 +29,7 @@ def test_what_is_said_of_the_newer_opsets_is_true() -> None:
         try:
             old, new = (
                 onnx.defs.get_schema(name, max_inclusive_version=version, domain="")
-                for version in (opsets.EXPORTER, opsets.NEWEST)
+                for version in (export.EXPORTER, export.NEWEST)
             )
         except onnx.defs.SchemaError:
             continue  # an operator that is new
@@ -39,26 +39,26 @@ def test_what_is_said_of_the_newer_opsets_is_true() -> None:
         quantizes = name in {"QuantizeLinear", "DequantizeLinear"}
         if ports != newer_ports or kept != attributes or (added and not quantizes):
             changed.add(name)
-    assert changed == opsets.CHANGED
+    assert changed == export.CHANGED
 
 
 def test_a_graph_gets_the_newer_opset_and_a_version_that_can_hold_it() -> None:
     made = matmul()
     del made.opset_import[:]
-    made.opset_import.append(helper.make_opsetid("", opsets.EXPORTER))
-    opsets.declare(made, 21)
+    made.opset_import.append(helper.make_opsetid("", export.EXPORTER))
+    export.declare_opset(made, 21)
     assert [(one.domain, one.version) for one in made.opset_import] == [("", 21)]
     assert made.ir_version == 10
     onnx.checker.check_model(made)
-    opsets.declare(made, 19)
+    export.declare_opset(made, 19)
     assert made.opset_import[0].version == 21
 
 
 def test_what_would_change_is_refused() -> None:
     node = helper.make_node("GroupNormalization", ["x", "s", "b"], ["y"], num_groups=2)
     with pytest.raises(StageError, match="has GroupNormalization, which opset 21 changes") as told:
-        opsets.declare(model([node], {}), 21)
+        export.declare_opset(model([node], {}), 21)
     assert told.value.hint == "lower the opset to 20"
-    opsets.check(23)
+    export.check_opset(23)
     with pytest.raises(StageError, match="exports have opsets up to 23, not 24"):
-        opsets.check(24)
+        export.check_opset(24)
