@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
-from typing import Any
 
 from workers import code
 from workers.engine import BuildPlan, Request, StageError, StageJob, StageReport, version
 from workers.optimum_engine import layout
 from workers.sources import runtime, source
 from workers.sources.errors import unsupported
-from workers.sources.license import license_of
-from workers.sources.temporary import temporary_folder
+from workers.sources.license import run_step
 
 NONE = "none"
 """In place of the version of a tool that few models need."""
@@ -81,12 +78,4 @@ class OptimumEngine:
         if step is None:
             raise StageError(f"the optimum engine has no stage '{job.stage}'")
         families.register()
-        started = time.monotonic()
-        with temporary_folder(job.out) as temp:
-            facts = dict(step(job, temp))
-            exports, commit = job.stage == "export", job.params.get("commit")
-            info: dict[str, Any] = license_of(job.request, commit, temp) if exports else {}
-        info["seconds"] = round(time.monotonic() - started, 3)
-        if figures := facts.pop("figures", None):
-            info["compared"] = figures  # their last digits differ between processors
-        return StageReport(facts=facts, info=info)
+        return run_step(job, step)

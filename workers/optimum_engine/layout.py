@@ -127,13 +127,9 @@ def _configured(folder: Path) -> str:
 def _inputs(request: Request, source: Resolved) -> StageSpec:
     task = request.model["task"]
     rule = parts.rule(task, _options(request.policy).get("samples"))
-    params: dict[str, Any] = {"task": task, "parts": rule}
+    params = {"task": task, **datasets.samples_params(request, rule)}
     if extensions := rows.versions(_architecture(request, source)):
         params["extensions"] = extensions
-    if shapes := dict(request.policy.get("shapes") or {}):
-        params["shapes"] = shapes
-    if dataset := request.model.get("dataset"):
-        params["dataset"] = datasets.dataset_params(dataset, parts.most(rule))
     return StageSpec("inputs", params, ("export",), ("engine.inputs", *INPUT_TOOLS))
 
 

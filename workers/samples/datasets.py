@@ -23,6 +23,7 @@ from machine.files import hash_file
 from matrix.codec import parse_json
 from matrix.datasets import LEAST
 from matrix.digest import value_digest
+from workers.engine import Request
 from workers.samples import parts, tables
 from workers.sources.errors import failing, listed, quantize_error
 
@@ -61,6 +62,16 @@ class Dataset:
     """The catalog's table."""
     notice: str = ""
     """What was left out; empty: nothing."""
+
+
+def samples_params(request: Request, rule: list[list[int]]) -> dict[str, Any]:
+    """What the samples of a model depend on, for the key of the stage that makes them."""
+    params: dict[str, Any] = {"parts": rule}
+    if shapes := dict(request.policy.get("shapes") or {}):
+        params["shapes"] = shapes
+    if dataset := request.model.get("dataset"):
+        params["dataset"] = dataset_params(dataset, parts.most(rule))
+    return params
 
 
 def dataset_params(dataset: Mapping[str, Any], limit: int) -> dict[str, Any]:

@@ -7,14 +7,16 @@ the card tells less, so the licence is part of the build record and not of the m
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from matrix.model import SourceKind
-from workers.engine import Request, StageError
+from workers.engine import Request, StageError, StageJob, StageReport
 from workers.sources import hub
 from workers.sources.links import own_file
+from workers.sources.temporary import temporary_folder
 
 CONFIG, FILE = "config.json", "LICENSE"
 _LONGEST = 1 << 20
@@ -39,6 +41,20 @@ def license_of(request: Request, commit: str | None, scratch: Path) -> dict[str,
         folder = downloaded if downloaded.is_dir() else hub.cached(source["ref"], commit)
     found = next(_told(folder), "") if folder else ""
     return {"license": found} if found else {}
+
+
+def run_step(job: StageJob, step: Callable[[StageJob, Path], Mapping[str, Any]]) -> StageReport:
+    """Run a stage that gives its facts, `figures` among them where it has compared something; the
+    export tells the licence too."""
+    started = time.monotonic()
+    with temporary_folder(job.out) as temp:
+        facts = dict(step(job, temp))
+        exports, commit = job.stage == "export", job.params.get("commit")
+        info: dict[str, Any] = license_of(job.request, commit, temp) if exports else {}
+    info["seconds"] = round(time.monotonic() - started, 3)
+    if figures := facts.pop("figures", None):
+        info["compared"] = figures  # their last digits differ between processors
+    return StageReport(facts=facts, info=info)
 
 
 def _told(folder: Path) -> Iterator[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,9 +21,8 @@ from workers.runtimes import optimize
 from workers.samples import datasets, parts
 from workers.sources import runtime
 from workers.sources.errors import listed, optimize_error, unsupported
-from workers.sources.license import license_of
+from workers.sources.license import run_step
 from workers.sources.source import Resolved
-from workers.sources.temporary import temporary_folder
 from workers.tabular_engine import files
 
 _OWN = "workers.tabular_engine"
@@ -85,15 +83,7 @@ class TabularEngine:
         step = steps.get(job.stage)
         if step is None:
             raise StageError(f"the tabular engine has no stage '{job.stage}'")
-        started = time.monotonic()
-        with temporary_folder(job.out) as temp:
-            facts = dict(step(job, temp))
-            exports, commit = job.stage == "export", job.params.get("commit")
-            info: dict[str, Any] = license_of(job.request, commit, temp) if exports else {}
-        info["seconds"] = round(time.monotonic() - started, 3)
-        if figures := facts.pop("figures", None):
-            info["compared"] = figures  # their last digits differ between processors
-        return StageReport(facts=facts, info=info)
+        return run_step(job, step)
 
 
 def _check(request: Request) -> None:
@@ -132,9 +122,5 @@ def _export(request: Request, source: Resolved, file: str, tools: tuple[str, ...
 
 def _inputs(request: Request) -> StageSpec:
     rule = parts.rule("", (request.policy.get("build") or {}).get("samples"))
-    params: dict[str, Any] = {"parts": rule}
-    if shapes := dict(request.policy.get("shapes") or {}):
-        params["shapes"] = shapes
-    if dataset := request.model.get("dataset"):
-        params["dataset"] = datasets.dataset_params(dataset, parts.most(rule))
+    params = datasets.samples_params(request, rule)
     return StageSpec("inputs", params, ("export",), ("engine.inputs", *optimize.TOOLS))

@@ -201,12 +201,7 @@ def _config(request: contract.Request, recipe: recipes.Recipe | None) -> dict[st
 def _inputs(request: contract.Request) -> dict[str, Any]:
     """The build option `samples` is not among them: it counts winml-cli's own."""
     task = request.model["task"]
-    params: dict[str, Any] = {"task": task, "parts": parts.rule(task)}
-    if shapes := dict(request.policy.get("shapes") or {}):
-        params["shapes"] = shapes
-    if dataset := request.model.get("dataset"):
-        params["dataset"] = datasets.dataset_params(dataset, parts.most(params["parts"]))
-    return params
+    return {"task": task, **datasets.samples_params(request, parts.rule(task))}
 
 
 def _recipe(recipe: recipes.Recipe | None, *sections: str) -> dict[str, Any]:
