@@ -1,13 +1,31 @@
-"""Counts operators and open dimensions of a model file, and the candidates of passes."""
+"""Counts operators and open dimensions of a model file, and the candidates of passes.
+
+A candidate is a place that a pass could rewrite, by the names of `matrix.vocabulary`: a hint about
+what to try, no promise that the pass takes it. ONNX Runtime's own patterns are stricter, and differ
+from version to version.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from workers.insight.candidates import candidates
-from workers.insight.view import View
+from workers.insight.view import View, is_a, label
 from workers.sources import onnx_graph
+from workers.sources.onnx_graph import attributes
+
+
+EVIDENCE = 3
+"""Names of nodes that are told of each."""
+ACTIVATIONS = ("Relu", "LeakyRelu", "Sigmoid", "Tanh", "Clip", "HardSigmoid", "Gelu", "Erf")
+_BETWEEN = ("Add", "Mul", "Div", "Where", "Cast", "Dropout", "Reshape", "Transpose", "Sub")
+"""What stands between the products and the Softmax of an attention."""
+_FAR = 4
+_HIGH = 4
+"""More dimensions than an NPU likes."""
+
+Found = Iterator[Any]
 
 
 def read_facts(path: Path) -> dict[str, Any]:
@@ -32,3 +50,165 @@ def _open_dimensions(model: Any) -> list[str]:
         for place, dim in enumerate(onnx_graph.dims(value))
         if not isinstance(dim, int)
     ]
+
+
+def candidates(view: View) -> list[dict[str, Any]]:
+    """Each with its number of places and the names of the first nodes, most places first."""
+    found = []
+    for name, detect in DETECTORS.items():
+        nodes = list(detect(view))
+        if len(nodes) > LEAST.get(name, 0):
+            shown = [label(node) for node in nodes[:EVIDENCE]]
+            found.append({"name": name, "count": len(nodes), "evidence": shown})
+    return sorted(found, key=lambda one: (-int(one["count"]), str(one["name"])))
+
+
+def _gelu(view: View, curve: str = "Erf") -> Found:
+    for node in view.of(curve):
+        if any(_near(view.scalar(add), 1.0) for add in view.users(node, "Add")):
+            yield node
+
+
+def _quick_gelu(view: View) -> Found:
+    for node in view.of("Sigmoid"):
+        scaled = view.maker(node.input[0], "Mul")
+        if scaled is not None and _near(view.scalar(scaled), 1.702) and view.users(node, "Mul"):
+            yield node
+
+
+def _bias_gelu(view: View) -> Found:
+    for node in (*_gelu(view), *view.of("Gelu")):
+        source = node if is_a(node, "Gelu") else view.maker(node.input[0], "Div", "Mul")
+        if source is not None:
+            yield from filter(view.with_constant, view.makers(source, "Add"))
+
+
+def _layer_norm(view: View, *, centered: bool = True) -> Found:
+    """Divisions by a root of a mean of squares, with the mean taken off before or not."""
+    for root in view.of("Sqrt"):
+        add = view.maker(root.input[0], "Add")
+        mean = next(iter(view.makers(add, "ReduceMean")), None) if add is not None else None
+        square = view.maker(mean.input[0], "Pow", "Mul") if mean is not None else None
+        if square is None:
+            continue
+        middle = view.maker(square.input[0], "Sub")
+        if (middle is not None and bool(view.makers(middle, "ReduceMean"))) == centered:
+            yield middle if centered else square
+
+
+def _skip_layer_norm(view: View) -> Found:
+    for node in (*view.of("LayerNormalization"), *_layer_norm(view)):
+        add = view.maker(node.input[0], "Add")
+        if add is not None and not view.with_constant(add):
+            yield add
+
+
+def _attention(view: View) -> Found:
+    for node in view.of("Softmax"):
+        if _reaches(view, node, back=True) and _reaches(view, node, back=False):
+            yield node
+
+
+def _reaches(view: View, node: Any, *, back: bool) -> bool:
+    """Whether a product is not far from a node."""
+    at = [node]
+    for _step in range(_FAR):
+        near = [one for here in at for one in _next(view, here, back=back)]
+        if any(is_a(one, "MatMul") for one in near):
+            return True
+        at = [one for one in near if is_a(one, *_BETWEEN)]
+    return False
+
+
+def _next(view: View, node: Any, *, back: bool) -> list[Any]:
+    types = (*_BETWEEN, "MatMul")
+    return view.makers(node, *types) if back else view.users(node, *types)
+
+
+def _made_by(view: View, kind: str, maker: str) -> Found:
+    """Nodes whose first input comes from a node of that type."""
+    return (node for node in view.of(kind) if view.maker(node.input[0], maker) is not None)
+
+
+def _transposed(view: View, kind: str) -> Found:
+    return (node for node in view.of(kind) if view.makers(node, "Transpose"))
+
+
+def _scaled(view: View) -> Found:
+    for node in view.of("MatMul"):
+        around = [*view.makers(node, "Mul", "Div"), *view.users(node, "Mul", "Div")]
+        if any(view.scalar(one) is not None for one in around):
+            yield node
+
+
+def _after(
+    view: View, types: tuple[str, ...], after: tuple[str, ...], constant: bool | None = None
+) -> Found:
+    """Nodes whose one user is of those types; `constant`: whether it has an input of the model."""
+    for node in view.of(*types):
+        user = view.only_user(node, *after)
+        if user is not None and constant in (None, view.with_constant(user)):
+            yield node
+
+
+def _conv_add_activation(view: View) -> Found:
+    for node in _after(view, ("Conv",), ("Add",), constant=False):
+        add = view.only_user(node, "Add")
+        if add is not None and view.only_user(add, *ACTIVATIONS) is not None:
+            yield node
+
+
+def _pad(view: View) -> Found:
+    return (
+        node for node in view.of("Pad") if view.only_user(node, "Conv", "MaxPool", "AveragePool")
+    )
+
+
+def _constant_unsqueeze(view: View) -> Found:
+    return (node for node in view.of("Unsqueeze") if view.constant(node.input[0]))
+
+
+def _high_dimensions(view: View) -> Found:
+    for node in view.of("Transpose"):
+        order = attributes(node).get("perm", ())
+        if len(order) > _HIGH and view.maker(node.input[0], "Reshape") is not None:
+            yield from view.users(node, "Reshape")[:1]
+
+
+def _near(value: float | None, wanted: float) -> bool:
+    return value is not None and abs(value - wanted) < 0.01
+
+
+LEAST = {"slice_elimination": 3, "expand_elimination": 2, "transpose_optimizer": 10}
+"""How many are too few to be worth a trial."""
+_CONV, _MATMUL, _GEMM, _ADD = ("Conv",), ("MatMul",), ("Gemm",), ("Add",)
+DETECTORS: Mapping[str, Callable[[View], Found]] = {
+    "gelu": _gelu,
+    "fast_gelu": lambda view: _gelu(view, "Tanh"),
+    "quick_gelu": _quick_gelu,
+    "bias_gelu": _bias_gelu,
+    "layer_norm": _layer_norm,
+    "simplified_layer_norm": lambda view: _layer_norm(view, centered=False),
+    "skip_layer_norm": _skip_layer_norm,
+    "attention": _attention,
+    "bias_softmax": lambda view: _made_by(view, "Softmax", "Add"),
+    "matmul_add": lambda view: _after(view, _MATMUL, _ADD, constant=True),
+    "matmul_activation": lambda view: _after(view, _MATMUL, ACTIVATIONS),
+    "matmul_transpose": lambda view: _transposed(view, "MatMul"),
+    "matmul_scale": _scaled,
+    "conv_bn": lambda view: _after(view, _CONV, ("BatchNormalization",)),
+    "conv_add": lambda view: _after(view, _CONV, _ADD, constant=True),
+    "conv_mul": lambda view: _after(view, _CONV, ("Mul",), constant=True),
+    "conv_activation": lambda view: _after(view, _CONV, ACTIVATIONS),
+    "conv_add_activation": _conv_add_activation,
+    "pad": _pad,
+    "gemm_activation": lambda view: _after(view, _GEMM, ACTIVATIONS),
+    "gemm_sum": lambda view: _after(view, _GEMM, _ADD),
+    "gemm_transpose": lambda view: _transposed(view, "Gemm"),
+    "slice_elimination": lambda view: iter(view.of("Slice")),
+    "expand_elimination": lambda view: iter(view.of("Expand")),
+    "unsqueeze_elimination": _constant_unsqueeze,
+    "concat_slice_elimination": lambda view: _made_by(view, "Slice", "Concat"),
+    "transpose_optimizer": lambda view: iter(view.of("Transpose")),
+    "highdimRTR_lowdimRTR": _high_dimensions,
+}

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from workers.engine import StageError
-from workers.samples import datasets, preprocessing, recorded, signals
-from workers.samples.sources import Maker, kind_of, sizes_of
+from workers.samples import datasets, recorded, signals
+from workers.samples.sources import Maker, kind_of, sizes_of, stated
 from workers.session import Port
 
 WANTED = {"ids": Port("ids", "int64", ("batch_size", "sequence_length"))}
@@ -271,7 +271,7 @@ def test_images_for_a_ready_file(
 ) -> None:  # fmt: skip
     monkeypatch.setattr(signals, "is_picture", lambda shape: len(shape) == 4)
     dataset = opened(pictures(tmp_path / "a"))
-    real = preprocessing.real(dataset, {"x": Port("x", dtype, shape)})
+    real = stated(dataset, {"x": Port("x", dtype, shape)})
     assert real is not None
     made = real.sample(0)["x"]
     assert (made.shape, str(made.dtype), real.count) == (shape, dtype, 9)
@@ -281,19 +281,19 @@ def test_images_for_a_ready_file(
 def test_images_are_normalized_as_stated(tmp_path: Path) -> None:
     dataset = opened(pictures(tmp_path / "a"), mean=[1, 0, 0], std=[0.5, 1, 1], channels="bgr")
     wanted = {"x": Port("x", "float32", (3, 3, 16, 16)), "scale": Port("scale", "float32", (1, 2))}
-    real = preprocessing.real(dataset, wanted)
+    real = stated(dataset, wanted)
     assert real is not None
     assert real.kinds == {"x": "dataset"}
     assert real.count == 3
     made = real.sample(0)["x"]
     assert made[0, 2].max() == made[0, 2].min() == 1.0  # red is last now
     assert made[0, 0].max() <= 0
-    assert preprocessing.real(dataset, {"ids": Port("ids", "int64", (1, 8))}) is None
+    assert stated(dataset, {"ids": Port("ids", "int64", (1, 8))}) is None
 
 
 def test_sounds_for_a_ready_file(tmp_path: Path) -> None:
     dataset = opened(sounds(tmp_path / "a"), rate=8000)
-    real = preprocessing.real(dataset, {"wave": Port("wave", "float32", (1, 12000))})
+    real = stated(dataset, {"wave": Port("wave", "float32", (1, 12000))})
     assert real is not None
     made = real.sample(0)["wave"]
     assert made[0, :8000].all()

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from workers.samples.material import images, letters, sounds, texts
+from workers.samples.material import images, sounds, texts
 
 COUNT = 120
 
@@ -104,11 +104,13 @@ def test_a_large_scene_is_the_small_one_enlarged() -> None:
 
 
 def test_a_line_of_text_has_ink_for_every_letter() -> None:
-    line = letters.line("Exit 12", 20)
+    line = images.text_line("Exit 12", 20)
     assert line.shape[0] == 20
     assert 0.05 < line.mean() < 0.5
-    assert len({letters.line(one, 24).tobytes() for one in "abcdefgABCDEFG0123456789.,:-?!"}) == 30
-    assert not letters.line(" ", 24).any()
+    assert (
+        len({images.text_line(one, 24).tobytes() for one in "abcdefgABCDEFG0123456789.,:-?!"}) == 30
+    )
+    assert not images.text_line(" ", 24).any()
 
 
 def test_sounds_are_loud_and_soft_and_have_pauses() -> None:
