@@ -24,7 +24,7 @@ from workers.build.graph import EXPORT, INPUTS, StageResults, StageTask, walk
 from workers.build.keys import note_keys
 from workers.build.origin import Begun, Fetch, begin
 from workers.build.request import request_for
-from workers.build.stage_runner import Expectation, LookUp, StageRunner, os_failure
+from workers.build.stage_runner import Expectation, LookUp, Ordered, StageRunner, os_failure
 from workers.compile.stage import ALONE, CompileStage, portable_stage
 from workers.engine import BuildPlan, Request
 from workers.errors import BuildFailed, CorruptBlob, KnownFailures
@@ -242,13 +242,19 @@ class Builder:
         if not cell.shares_context or order.export or self.compiler is None:
             return one(cell, ALONE)
 
-        def resolve(task: StageTask) -> Action | None:
-            plan = done.plan if done else None
-            resolver.enter(cell, self._request(cell, order.offline), plan, ALONE)
-            return resolver.resolve(task)
+        plans: list[BuildPlan] = []
 
-        shared = partial(self.compiler.shared, cell)
-        return share(cell, lambda name, member: done or one(member, name), shared, resolve)
+        def portable(name: str, member: Cell) -> StageResults | None:
+            results = done or one(member, name)
+            if results is not None:
+                plans.append(results.plan)
+            return results
+
+        def resolve(task: StageTask) -> Action | None:
+            request = self._request(cell, order.offline)
+            return resolver.resolve(Ordered(cell, request, plans[-1]), task)
+
+        return share(cell, portable, partial(self.compiler.shared, cell), resolve)
 
     def _walk_one(
         self,
@@ -265,9 +271,8 @@ class Builder:
         plan = done.plan if done and self.compiler else self._plan(request, watching)
         if self.compiler is not None and not order.export:
             plan = self.compiler.extend(plan, cell)
-        resolver.enter(cell, request, plan, member)
-        until = EXPORT if order.export else ""
-        return walk(engine, tools, plan, resolver.resolve, until=until, begun=done)
+        resolve = partial(resolver.resolve, Ordered(cell, request, plan, member))
+        return walk(engine, tools, plan, resolve, until=EXPORT if order.export else "", begun=done)
 
     def _request(self, cell: Cell, offline: bool) -> Request:
         code, pickle = self.options.remote_code, self.options.pickle

@@ -19,7 +19,7 @@ from workers.build.graph import StageTask
 from workers.build.stages import StageRun, doing
 from workers.compile.group import STAGE as COMPILE
 from workers.compile.stage import ALONE, CompileStage
-from workers.engine import SOURCE, BuildPlan, Request, StageJob, StageReport
+from workers.engine import SOURCE, BuildPlan, Request, StageJob
 from workers.errors import BuildFailed, KnownFailures, failure_of
 from workers.host.client import EngineHost
 from workers.host.watch import Watching
@@ -53,22 +53,28 @@ def os_failure(stage: str, error: OSError) -> BuildFailed:
     return BuildFailed(FailureClass.DISK, stage, text, hint="can the store be read and written?")
 
 
+@dataclass(frozen=True, slots=True)
+class Ordered:
+    """What a stage is run for: a cell or, of a shared context, every member and then the whole."""
+
+    cell: Cell
+    request: Request
+    plan: BuildPlan
+    """Its estimates hold."""
+    member: str = ALONE
+
+
+@dataclass(slots=True)
 class LookUp:
     """Resolves stages with what the store has of them."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._member = ALONE
-        self.seen: list[tuple[StageTask, Action | None]] = []
+    store: Store
+    seen: list[tuple[StageTask, Action | None]] = field(default_factory=list)
 
-    def enter(self, _cell: Cell, _request: Request, _plan: BuildPlan | None, member: str) -> None:
-        """Begin with the stages of a member of a shared context."""
-        self._member = member
-
-    def resolve(self, task: StageTask) -> Action | None:
+    def resolve(self, of: Ordered, task: StageTask) -> Action | None:
         """What a stage made before; None: the store lacks some of it."""
-        action = self._store.lookup(task.key)
-        self.seen.append((placed(task, self._member), action))
+        action = self.store.lookup(task.key)
+        self.seen.append((placed(task, of.member), action))
         return action
 
 
@@ -92,55 +98,48 @@ class StageRunner:
     """What other machines made; None: this one builds for itself."""
     runs: list[StageRun] = field(default_factory=list)
     """The stages of this try."""
-    cell: Cell = field(init=False)
-    """At hand: of a shared context every member in turn, and at last the whole."""
-    request: Request = field(init=False)
-    plan: BuildPlan = field(init=False)
-    _member: str = ALONE
     _made: dict[str, StageRun] = field(default_factory=dict)
     """What earlier tries of this build ran, by key: a later one finds it in the store."""
 
-    def enter(self, cell: Cell, request: Request, plan: BuildPlan | None, member: str) -> None:
-        """Begin with the stages of a cell. Without a plan, the estimates of the last one hold."""
-        self.cell, self.request, self.plan, self._member = cell, request, plan or self.plan, member
-
-    def resolve(self, task: StageTask) -> Action:
+    def resolve(self, of: Ordered, task: StageTask) -> Action:
         """The outputs of a stage, from the store or made now."""
         key, began = task.key, time.monotonic()
         action, ran = self.store.lookup(key), False
         if action is None:
             self.known.check(key)
-            with self._disk(task), self.store.lock(key, self.rules):
+            with self._disk(of, task), self.store.lock(key, self.rules):
                 action = self.store.lookup(key) or self._taken(key)
                 if action is None:
-                    action, ran = self._run(task), True
+                    action, ran = self._run(of, task), True
         if self.cache is not None:
             self.cache.give(action, self.rules)
-        self._note(task, action, ran, time.monotonic() - began)
+        self._note(of, task, action, ran, time.monotonic() - began)
         return action
 
     def _taken(self, key: str) -> Action | None:
         return self.cache.take(key, self.rules) if self.cache is not None else None
 
-    def _disk(self, task: StageTask) -> AbstractContextManager[None]:
+    def _disk(self, of: Ordered, task: StageTask) -> AbstractContextManager[None]:
         """At most copied inputs, scratch files and outputs are on the disk at once."""
-        stage = (self.cell, task.spec.name, task.component)
+        stage = (of.cell, task.spec.name, task.component)
         made = self.expected.disk_of(*stage) if self.expected else 0
         inputs = sum(file.size for files in task.inputs.values() for file in files)
-        return self.space.reserve(2 * made + inputs if made else self.plan.disk, self.plan.disk)
+        return self.space.reserve(2 * made + inputs if made else of.plan.disk, of.plan.disk)
 
-    def _memory(self, task: StageTask) -> AbstractContextManager[None]:
+    def _memory(self, of: Ordered, task: StageTask) -> AbstractContextManager[None]:
         if self.memory is None:
             return nullcontext()
-        stage = (self.cell, task.spec.name, task.component)
+        stage = (of.cell, task.spec.name, task.component)
         peak = self.expected.memory_of(*stage) if self.expected else 0
-        what = f"{self.cell.id} {task.spec.name}"
-        return self.memory.reserve(peak or self.plan.memory, self.rules, what=what)
+        what = f"{of.cell.id} {task.spec.name}"
+        return self.memory.reserve(peak or of.plan.memory, self.rules, what=what)
 
-    def _note(self, task: StageTask, action: Action, ran: bool, seconds: float) -> None:
+    def _note(
+        self, of: Ordered, task: StageTask, action: Action, ran: bool, seconds: float
+    ) -> None:
         run = StageRun(
             stage=task.spec.name,
-            component=within_group(self._member, task.component),
+            component=within_group(of.member, task.component),
             key=task.key,
             parts=task.parts,
             reused=not ran,
@@ -152,29 +151,34 @@ class StageRunner:
             self._made[run.key] = run
         self.runs.append(self._made.get(run.key, run))
 
-    def _run(self, task: StageTask) -> Action:
-        """Run a stage in working folders of its own."""
+    def _run(self, of: Ordered, task: StageTask) -> Action:
+        """Run a stage in working folders of its own: compiling in the process of a runtime, all
+        else in the engine's."""
         borrow = self.store.scratch.borrow
         self.watching.progress(doing(task.spec.name, task.component))
-        with self._failures_of(task), ExitStack() as folders:
+        with self._failures_of(of, task), ExitStack() as folders:
             out = folders.enter_context(borrow(task.spec.name))
             inputs = {}
             for name, files in task.inputs.items():
                 inputs[name] = folders.enter_context(borrow(f"in-{name}"))
                 self.store.materialize(files, inputs[name], alone=True)
-            source = self.request.model["source"]
+            source = of.request.model["source"]
             if SOURCE in task.spec.inputs and source["kind"] == "folder":
                 inputs[SOURCE] = Path(source["ref"])
             job = StageJob(
                 stage=task.spec.name,
                 params=task.spec.params,
-                request=self.request,
+                request=of.request,
                 inputs=inputs,
                 out=out,
                 component=task.component,
             )
-            with self._memory(task):
-                made = self._perform(job, task.key)
+            with self._memory(of, task):
+                if self.compiler is not None and task.spec.name == COMPILE:
+                    scratch = folders.enter_context(borrow("compiling"))
+                    made = self.compiler.run(job, of.cell, task.key, scratch, self.watching)
+                else:
+                    made = self.host.run(job, self.watching)
             action = Action(
                 key=task.key,
                 parts=task.parts,
@@ -183,20 +187,12 @@ class StageRunner:
                 info=made.info,
                 seconds=float(made.info["seconds"]),
                 peak_memory=int(made.info["peak_memory"]),
-                subject=f"{self.request.model['id']} {task.spec.name} {task.component}".strip(),
+                subject=f"{of.request.model['id']} {task.spec.name} {task.component}".strip(),
             )
             return self.store.ingest(out, action)
 
-    def _perform(self, job: StageJob, key: str) -> StageReport:
-        """Run a stage where it belongs: compiling in the process of a runtime, all else in the
-        engine's."""
-        if job.stage != COMPILE or self.compiler is None:
-            return self.host.run(job, self.watching)
-        with self.store.scratch.borrow("compiling") as scratch:
-            return self.compiler.run(job, self.cell, key, scratch, self.watching)
-
     @contextmanager
-    def _failures_of(self, task: StageTask) -> Iterator[None]:
+    def _failures_of(self, of: Ordered, task: StageTask) -> Iterator[None]:
         """Classify what a stage raises, and remember it for the other cells of the model."""
         try:
             try:
@@ -209,7 +205,7 @@ class StageRunner:
                 text = f"the disk is full ({error.reason})"
                 raise error.told_as(text, FailureClass.DISK, MAKE_ROOM) from error
         except BuildFailed as error:
-            self.known.note(task.key, self.cell.id, error)
+            self.known.note(task.key, of.cell.id, error)
             raise
 
     def _looks_full(self, error: BuildFailed) -> bool:

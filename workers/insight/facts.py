@@ -15,7 +15,6 @@ from workers.insight.view import View, is_a, label
 from workers.sources import onnx_graph
 from workers.sources.onnx_graph import attributes
 
-
 EVIDENCE = 3
 """Names of nodes that are told of each."""
 ACTIVATIONS = ("Relu", "LeakyRelu", "Sigmoid", "Tanh", "Clip", "HardSigmoid", "Gelu", "Erf")
