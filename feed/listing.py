@@ -11,6 +11,7 @@ from feed.errors import NotFound
 from feed.interface import Feed, Published
 from matrix.digest import FileEntry
 from matrix.globs import matches
+from matrix.nearest import near
 
 _WILD = re.compile(r"[*?\[{]")
 
@@ -61,7 +62,8 @@ def list_versions(
     for name in names:
         listed = list(feed.versions(name, prefix))
         if not listed and name == package and next(feed.versions(name), None) is None:
-            raise NotFound(f"no package {package} in {feed.name}", hint="see: modelmill feed ls")
+            meant = near(package, feed.packages()) or "see: modelmill feed ls"
+            raise NotFound(f"no package {package} in {feed.name}", hint=meant)
         for found in listed:
             if matches(found.version, [version]) and (deleted or not found.deleted):
                 yield found
@@ -71,9 +73,9 @@ def show(feed: Feed, package: str, version: str) -> VersionDetails:
     """A version with its files. Raises `NotFound`."""
     published = feed.find(package, version)
     if published is None:
-        raise NotFound(
-            f"{package} {version} is not in {feed.name}", hint=f"see: modelmill feed ls {package}"
-        )
+        known = [one.version for one in feed.versions(package) if not one.deleted]
+        meant = near(version, known) or f"see: modelmill feed ls {package}"
+        raise NotFound(f"{package} {version} is not in {feed.name}", hint=meant)
     # The side of a feed that knows a version at once need not know its date and views.
     listed = (one for one in feed.versions(package, version) if one.version == version)
     files = () if published.deleted else feed.files(package, version)

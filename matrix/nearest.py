@@ -29,15 +29,20 @@ def tag(value: object) -> str:
     return f" ({quote(value)[1:-1]})" if isinstance(value, str) and value else ""
 
 
+def near(name: str, choices: Iterable[str], cutoff: float = 0.6) -> str:
+    """A question about the nearest valid names; empty where nothing is near."""
+    folded: dict[str, str] = {}
+    for choice in choices:
+        folded.setdefault(choice.casefold(), choice)
+    found = difflib.get_close_matches(name[:200].casefold(), folded, n=3, cutoff=cutoff)
+    return "did you mean " + " or ".join(folded[item] for item in found) + "?" if found else ""
+
+
 def hint(name: str, choices: Iterable[str], cutoff: float = 0.6) -> str:
     """The nearest valid names, or the valid names themselves where nothing is near."""
     valid = list(choices)
-    folded: dict[str, str] = {}
-    for choice in valid:
-        folded.setdefault(choice.casefold(), choice)
-    near = difflib.get_close_matches(name[:200].casefold(), folded, n=3, cutoff=cutoff)
-    if near:
-        return "did you mean " + " or ".join(folded[item] for item in near) + "?"
+    if meant := near(name, valid, cutoff):
+        return meant
     if not valid:
         return "there is none to choose from"
     more = f", ... ({len(valid)} in all)" if len(valid) > SHOWN else ""

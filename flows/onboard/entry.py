@@ -95,7 +95,7 @@ def _new(wanted: Wanted, cwd: Path) -> Table:
     if path.is_dir():
         model = Model(_local_id(path), wanted.task, Source(SourceKind.FOLDER, str(path)))
         return {**_described(model), "folder": wanted.model}
-    if not HUB_ID.fullmatch(wanted.model):
+    if wanted.model.startswith(".") or not HUB_ID.fullmatch(wanted.model):
         hint = "OWNER/NAME, a folder, or --catalog FILE with an id in it"
         raise UsageError(
             f"{quote(wanted.model)} is neither a folder nor an id of the Hub", hint=hint

@@ -199,5 +199,16 @@ def planned_cell(
         return PlannedCell(info, asked.settings(settings, info), asked.plan, cell)
     recalled, catalog = recall(settings, info.stamp, info.settings)
     today = date.today()  # noqa: DTZ011 - the user's date
-    plan = plan_of(recalled.narrowed(name), catalog, today)
+    try:
+        plan = plan_of(recalled.narrowed(name), catalog, today)
+    except NothingSelected as error:
+        model = name.partition("@")[0]
+        others = (
+            one.stamp
+            for one in state.sweeps()
+            if any(found.cell == name for found in state.outcomes(one.id, model=model, brief=True))
+        )
+        other = next(others, None)
+        where = f"it is in sweep {other}: --stamp {other}" if other else error.hint
+        raise NothingSelected(f"sweep {info.stamp} has no cell {name}", hint=where) from None
     return PlannedCell(info, recalled, plan, next(plan.cells()))

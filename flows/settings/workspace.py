@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from flows.output.activity import waiting_for
 from flows.settings.settings import Settings
 from matrix.errors import Unusable, UsageError
+from matrix.nearest import near
 from matrix.slugs import slug
 
 if TYPE_CHECKING:
@@ -157,8 +158,9 @@ def find_sweep(state: StateReader, stamp: str | None) -> SweepInfo:
     """The sweep of that stamp, or the one begun last."""
     info = state.find_sweep(slug(stamp) if stamp else None)
     if info is None:
-        known = ", ".join(one.stamp for one in state.sweeps()[:5])
+        known = [one.stamp for one in state.sweeps()]
         what = f"no sweep '{stamp}'" if stamp else "no sweep"
-        hint = f"known: {known}" if known else "start one: modelmill sweep CATALOG"
+        listed = f"known: {', '.join(known[:5])}" if known else "start one: modelmill sweep CATALOG"
+        hint = near(stamp or "", known) or listed
         raise UsageError(f"{what} in the state {state.label}", hint=hint)
     return info

@@ -38,8 +38,8 @@ def test_two_sweeps_are_compared_for_people_machines_and_the_report(swept: Proje
             ("diff", A, B),
             ("diff", A, B, "--json"),
             ("report", B, "--against", A, "-o", "out/report.html"),
-            ("diff", A, "20990101"),
-            ("report", B, "--against", "20990101"),
+            ("diff", A, "elsewhere"),
+            ("report", B, "--against", "elsewhere"),
             ("diff", A, B, "--exit-code"),
             ("diff", B, B, "--exit-code"),
             ("status", B, "--exit-code"),
@@ -81,6 +81,21 @@ def test_two_sweeps_are_compared_for_people_machines_and_the_report(swept: Proje
     for ran in (absent, also):
         assert ran.code == 2
         assert f"known: {B}, {A}" in ran.err
+
+
+def test_what_is_not_there_is_near_something_that_is(swept: Project) -> None:
+    stamp, cell, other = swept.session(
+        [
+            ("status", "2026060"),
+            ("explain", "tiny/nw:fill-mask@mlas_cpu"),
+            ("explain", "tiny/gone:fill-mask@mlas_cpu"),
+        ]
+    )
+    assert {one.code for one in (stamp, cell, other)} == {2, 4}, (stamp, cell, other)
+    assert "did you mean 202606" in stamp.err
+    assert f"sweep {B} has no cell tiny/nw:fill-mask@mlas_cpu" in cell.err
+    assert "did you mean tiny/new:fill-mask@mlas_cpu" in cell.err
+    assert f"it is in sweep {A}: --stamp {A}" in other.err
 
 
 def estimates(ran: Ran) -> dict[str, float]:

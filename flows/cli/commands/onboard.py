@@ -38,11 +38,14 @@ def run(arguments: Arguments) -> Exit:
     from flows.onboard.entry import Wanted, default_folder
     from flows.onboard.onboarding import Onboarding
     from matrix.codec import to_json
+    from matrix.entry import HUB_ID
 
     settings = arguments.settings
     settings.protocol.check()
     what, task, catalog = arguments.what, arguments.for_task, arguments.catalog
     wanted = Wanted(what, task, catalog, arguments.dataset, arguments.metric)
+    if catalog is None and HUB_ID.fullmatch(what) and not (settings.cwd / what).is_dir():
+        tell(f"there is no folder {what}: it is taken for an id of the Hub")
     where = arguments.dest or default_folder(what)
     work = Onboarding(wanted, settings.cwd / where, settings, tuple(arguments.note), tell)
     record = work.go(date.today())  # noqa: DTZ011 - the user's date

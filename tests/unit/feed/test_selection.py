@@ -176,8 +176,12 @@ def test_listing(sweep: SweepPublisher) -> None:
     assert len(list(list_versions(sweep.feed, "modelmill-a-b", "0.0.0-*-ov-*"))) == 1
     assert list(list_versions(sweep.feed, "modelmill-a-b", "9*")) == []
     assert len(list(list_versions(sweep.feed, "modelmill-{a-b,c-d}", "0.0.0-*-{ov,qnn}-*"))) == 2
-    with pytest.raises(NotFound, match="no package"):
-        list(list_versions(sweep.feed, "modelmill-x"))
+    with pytest.raises(NotFound, match="no package") as caught:
+        list(list_versions(sweep.feed, "modelmill-a-c"))
+    assert caught.value.hint.startswith("did you mean modelmill-a-b")
+    with pytest.raises(NotFound, match="no package") as caught:
+        list(list_versions(sweep.feed, "nothing-of-the-kind"))
+    assert caught.value.hint == "see: modelmill feed ls"
 
 
 def test_show(sweep: SweepPublisher) -> None:

@@ -90,6 +90,7 @@ def test_a_dataset_becomes_the_task_of_the_entry(tmp_path: Path) -> None:
         (Wanted("our/encoder", "image-classification", "ours.toml"), "has no entry"),
         (Wanted("our/encoder", "fill-mask", "registry.json"), "is not a TOML catalog"),
         (Wanted("a/b/c/d", "fill-mask"), "is neither a folder nor an id of the Hub"),
+        (Wanted("./away", "fill-mask"), "'./away' is neither a folder nor an id of the Hub"),
         (Wanted("google/vit"), "a new entry needs a task"),
     ],
 )
