@@ -167,7 +167,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns its exit code."""
     with safe_output() as out:
         try:
-            code = _run(argv, out)
+            try:
+                arguments = _read(argv, out)
+                code = int(arguments.run(arguments) or Exit.OK)
+            except (MillError, SystemExit, KeyboardInterrupt, OSError, RuntimeError) as error:
+                code = _ended(error)
+            except ModuleNotFoundError as error:
+                code = _ended(not_installed(error) or error)
             out.flush()
         except OutputLost as lost:
             out.lost = lost
@@ -180,38 +186,39 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
-def _run(argv: Sequence[str] | None, out: Output) -> int:
-    try:
-        choose_colour("auto", os.environ)
-        waiting_for("starting")
-        arguments = build_parser(filled=()).parse_args(argv, Arguments())
-        out.goes_on = arguments.goes_on
-        out.detail = arguments.detail
-        _complete_hints(arguments, out)
-        choose_colour(arguments.color, os.environ)
-        if out.detail is Detail.QUIET and out.activity is not None:
-            out.activity.hide()
-            out.activity = None
-        _say_begins(arguments, out)
-        code: Exit = arguments.run(arguments) or Exit.OK
-    except MillError as error:
-        _say(str(error))
-        return error.exit_code
-    except ModuleNotFoundError as error:
-        lacking = not_installed(error)
-        if lacking is None:
-            raise
-        _say(str(lacking))
-        return lacking.exit_code
-    except SystemExit as done:  # --help and --version
-        return int(done.code or 0)
-    except KeyboardInterrupt:
+def _read(argv: Sequence[str] | None, out: Output) -> Arguments:
+    """Read the command line, and set the output up as it says."""
+    choose_colour("auto", os.environ)
+    waiting_for("starting")
+    arguments = build_parser(filled=()).parse_args(argv, Arguments())
+    out.goes_on = arguments.goes_on
+    out.detail = arguments.detail
+    _complete_hints(arguments, out)
+    choose_colour(arguments.color, os.environ)
+    if out.detail is Detail.QUIET and out.activity is not None:
+        out.activity.hide()
+        out.activity = None
+    talks = out.detail > Detail.QUIET and not arguments.json
+    # A log begins at once where nothing moves meanwhile: imports take seconds on a busy machine.
+    if arguments.begins and talks and out.activity is None:
+        print(arguments.begins, flush=True)
+    return arguments
+
+
+def _ended(error: BaseException) -> int:
+    """Say why a command ended; returns its exit code. Raises the error if it is a bug of ours."""
+    if isinstance(error, SystemExit):  # --help and --version
+        return int(error.code or 0)
+    if isinstance(error, KeyboardInterrupt):
         _say("interrupted (run the same command again)")
         return Exit.INTERRUPTED
-    except (OSError, RuntimeError) as error:
-        _say(_refused(error))
-        return Exit.UNUSABLE
-    return code
+    if isinstance(error, MillError):
+        _say(str(error))
+        return error.exit_code
+    if not isinstance(error, OSError | RuntimeError):
+        raise error
+    _say(_refused(error))
+    return Exit.UNUSABLE
 
 
 def _refused(error: OSError | RuntimeError) -> str:
@@ -228,14 +235,6 @@ def _refused(error: OSError | RuntimeError) -> str:
         raise error
     where = f"{error.filename}: " if error.filename else ""
     return f"{where}{error.strerror} ({_NEXT_STEPS[error.errno]})"
-
-
-def _say_begins(arguments: Arguments, out: Output) -> None:
-    """Begin a log with a line at once, where nothing moves meanwhile: imports alone take seconds on
-    a busy machine."""
-    talks = out.detail > Detail.QUIET and not arguments.json
-    if arguments.begins and talks and out.activity is None:
-        print(arguments.begins, flush=True)
 
 
 def _complete_hints(arguments: Arguments, out: Output) -> None:

@@ -85,37 +85,45 @@ class Run:
             print(head, *notice_lines(self.plan.notices), sep="\n", flush=True)
         sweep.begin()
         self._say_begun(sweep)
-        cells, settings, info = list(self.plan.cells()), self.settings, sweep.info
-        profiles = {cell.profile.label: cell.profile for cell in cells if cell.profile}
-        targets = {(one.target.ep, one.target.device): one.target for one in cells}
-        benches = targets.values() if settings.bench else ()
-        engines = [self.plan.engine]
-        offers = words_here(settings, engines, settings.has, profiles.values(), benches)
+        info, offers = sweep.info, self._offers()
         _note_unserved(state, info.id, offers)
         with CancellationWatch(state, info.id, info.run, stop):
             if not stop and sweep.has_work(offers):
-                self._build(sweep, offers)
+                progress = self._progress(sweep)
+                after = state.note(info.id, Kind.STARTED, {"pid": os.getpid()})
+                after = self._settle(sweep, progress, after)
+                if not stop and sweep.has_work(offers):
+                    with (
+                        self._shown(sweep, progress, after),
+                        open_slots(sweep, offers=offers) as (context, slots),
+                        self._followed(sweep, progress, after),
+                    ):
+                        run_slots(context, slots)
                 _note_unserved(state, info.id, offers)  # now it is known what can be measured
         ended = sweep.finish()
         if self.settings.summary:
             write_summaries(self.settings.path(self.settings.summary), state, info)
         return ended
 
-    def _build(self, sweep: Sweep, offers: Words) -> None:
+    def _offers(self) -> Words:
+        """What this machine offers of what the plan may need."""
+        cells, settings = list(self.plan.cells()), self.settings
+        profiles = {cell.profile.label: cell.profile for cell in cells if cell.profile}
+        targets = {(one.target.ep, one.target.device): one.target for one in cells}
+        benches = targets.values() if settings.bench else ()
+        engines = [self.plan.engine]
+        return words_here(settings, engines, settings.has, profiles.values(), benches)
+
+    def _progress(self, sweep: Sweep) -> SweepProgress:
         state, info = sweep.state, sweep.info
         statuses, known = state.statuses(info.id), recorded_estimates(state, info.id)
         count = slot_count(self.settings)
-        progress = SweepProgress(statuses, publish=info.publish, slots=count, known=known)
-        after = state.note(info.id, Kind.STARTED, {"pid": os.getpid()})
-        after = self._settle(sweep, progress, after)
-        if self._stop or not sweep.has_work(offers):
-            return
-        with (
-            self._shown(sweep, progress, after),
-            open_slots(sweep, offers=offers) as (context, slots),
-            Follower(state, info.id, choose_view(as_json=self.as_json), progress, after),
-        ):
-            run_slots(context, slots)
+        return SweepProgress(statuses, publish=info.publish, slots=count, known=known)
+
+    def _followed(self, sweep: Sweep, progress: SweepProgress, after: int) -> Follower:
+        """Shows the run to the user while the block runs."""
+        view = choose_view(as_json=self.as_json)
+        return Follower(sweep.state, sweep.info.id, view, progress, after)
 
     @contextmanager
     def _shown(self, sweep: Sweep, progress: SweepProgress, after: int) -> Iterator[None]:
@@ -135,8 +143,7 @@ class Run:
         """Settle the cells that need no slot; returns the last event that was shown."""
         if not sweep.newest or os.environ.get("PREFECT_API_URL"):
             return after  # the user's own server shows every sweep
-        view = choose_view(as_json=self.as_json)
-        with Follower(sweep.state, sweep.info.id, view, progress, after) as follower:
+        with self._followed(sweep, progress, after) as follower:
             settle_unchanged(sweep)
         return follower.seen
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -34,8 +36,25 @@ def build_cell(work: CellWork) -> Built | None:
 
     Errors of the state are the exception: without the state nothing can be recorded.
     """
+    planned = work.planned
     try:
-        return _build_and_verify(work)
+        work.record(Status.BUILDING)
+        with _hub_watched(work) as offline:
+            for attempt in _retrying(work):
+                with attempt:
+                    built = work.slot.builder.build(
+                        planned.cell,
+                        _watching(work),
+                        export_version=planned.version if planned.is_export else None,
+                        offline=offline(),
+                        attempt=work.lease.lease.attempt,
+                    )
+        with ExitStack() as unproven:
+            unproven.callback(built.release)
+            verified = _verify(work, built)
+            if verified is not None:
+                unproven.pop_all()
+        return verified
     except StateError:
         raise
     except Cancelled:
@@ -46,33 +65,24 @@ def build_cell(work: CellWork) -> Built | None:
         return None
 
 
-def _build_and_verify(work: CellWork) -> Built | None:
-    hub, planned = work.context.hub, work.planned
-    work.record(Status.BUILDING)
+@contextmanager
+def _hub_watched(work: CellWork) -> Iterator[Callable[[], bool]]:
+    """Take in whether the hub answers while a cell is built; gives whether to do without it."""
+    hub, cell, offline = work.context.hub, work.planned.cell, False
+
+    def known() -> bool:
+        nonlocal offline
+        offline = hub.known
+        return offline
+
     try:
-        for attempt in _retrying(work):
-            with attempt:
-                offline = hub.known
-                built = work.slot.builder.build(
-                    planned.cell,
-                    _watching(work),
-                    export_version=planned.version if planned.is_export else None,
-                    offline=offline,
-                    attempt=work.lease.lease.attempt,
-                )
+        yield known
     except BuildFailed as error:
-        if work.cancelled or not concerns(planned.cell, error):
+        if work.cancelled or not concerns(cell, error):
             raise
         raise hub.note(error, asked=not offline) from error
-    if planned.cell.model.source.kind is SourceKind.HUB and not (offline or planned.cell.origin):
+    if cell.model.source.kind is SourceKind.HUB and not (offline or cell.origin):
         hub.over()
-    verified = None
-    try:
-        verified = _verify(work, built)
-    finally:
-        if verified is None:
-            built.release()
-    return verified
 
 
 def _verify(work: CellWork, built: Built) -> Built | None:

@@ -142,6 +142,8 @@ class LeasedRun(ABC):
     lease: RenewedLease
     slot: Slot
     has_slot: bool = True
+    done: bool = False
+    """Whether nothing of it is left."""
 
     @abstractmethod
     def run(self) -> bool:

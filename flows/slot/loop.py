@@ -7,7 +7,8 @@ every slot is busy building while other threads wait for their last packages to 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 
 from flows.features import feature
 from flows.slot.context import LeasedRun, Slot, SweepContext
@@ -69,23 +70,26 @@ def _lease_and_work(context: SweepContext, kind: Kind) -> None:
             if lease is None:
                 context.give_back(slot)
         if lease is not None:
-            _work(context, slot, lease, kind)
+            with _held(context, slot, lease, kind) as run:
+                run.done = run.run()
         elif context.is_ending() or not context.has_open_work():
             return
         else:
             context.wait_for_release(_IDLE)
 
 
-def _work(context: SweepContext, slot: Slot, lease: Lease, kind: Kind) -> None:
+@contextmanager
+def _held(context: SweepContext, slot: Slot, lease: Lease, kind: Kind) -> Iterator[LeasedRun]:
+    """Renew a lease while its work is done, then give it back."""
     with context.leases.renewing(lease) as renewed:
-        run, done = kind(lease.needs)(context, renewed, slot), False
+        run = kind(lease.needs)(context, renewed, slot)
         try:
-            done = run.run()
+            yield run
         finally:
             run.give_back_slot()
             # A lost lease is not ours to release; the state knows and refuses.
             try:
-                context.sweep.state.release(lease, done=done)
+                context.sweep.state.release(lease, done=run.done)
             except StateUnavailable:
                 end_in_order()  # the lease stays behind, and the model is not to blame
                 raise

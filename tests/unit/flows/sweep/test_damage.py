@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 import flows.packages.builder
-import flows.run.run
 from feed.directory import DirectoryFeed
 from flows.cli.main import main
 from flows.plan.planning import plan_of
 from flows.plan.recorded import remember
+from flows.sweep.lifecycle import Sweep
 from tests.fakes.engine import install
 from tests.fakes.in_process import InProcessHost
 from tests.sweeps.in_memory import SweepHarness
@@ -106,7 +106,7 @@ class Shell:
 def shell(template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shell:
     made = Shell(template, tmp_path / "shell")
     monkeypatch.chdir(tmp_path / "shell")
-    monkeypatch.setattr(flows.run.run.Run, "_build", lambda *_all: None)
+    monkeypatch.setattr(Sweep, "has_work", lambda *_all: False)
     monkeypatch.setattr(
         flows.packages.builder, "EngineHost", lambda _spec, limits, log_dir: InProcessHost(log_dir)
     )
