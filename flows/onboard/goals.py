@@ -63,23 +63,3 @@ def reached(tiers: Sequence[Tier]) -> str:
     """The highest tier that passed; empty: none."""
     passed = [one.goal for one in tiers if one.verdict is Verdict.PASS]
     return passed[-1] if passed else ""
-
-
-def breaches(tiers: Sequence[Tier]) -> list[str]:
-    """Where a ladder breaks its own rules; such a claim cannot stand."""
-    if [one.goal for one in tiers] != list(GOALS):
-        return [f"the ladder is {', '.join(one.goal for one in tiers) or 'empty'}, not L0 to L3"]
-    found = []
-    failed = ""
-    for one in tiers:
-        if failed and one.verdict is Verdict.PASS:
-            found.append(f"{one.goal} passes above {failed}, which failed")
-        if one.verdict is Verdict.FAIL:
-            failed = one.goal
-        if one.verdict is Verdict.PASS and not one.evidence:
-            found.append(f"{one.goal} passes without evidence")
-        if one.goal != "L0" and one.verdict is Verdict.PASS and not one.numbers:
-            found.append(f"{one.goal} passes without a number")
-        if not one.why:
-            found.append(f"{one.goal} gives no reason")
-    return found

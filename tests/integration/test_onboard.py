@@ -75,6 +75,7 @@ def test_a_model_is_onboarded_and_its_folder_is_approved_until_it_is_spoiled(
         "mlas_cpu builds to the same bytes",
         "the export computes what its source model does",
         "mlas_cpu is sound",
+        "ov_cpu builds to the same bytes",
         "ov_cpu is sound",
     } <= set(answer["checked"])
 
@@ -82,9 +83,9 @@ def test_a_model_is_onboarded_and_its_folder_is_approved_until_it_is_spoiled(
     forge(project.folder / "forged", "ov_cpu")
     forged = project.run("review", "forged", "--json")
     assert forged.code == 6, forged
-    assert [one["text"] for one in forged.json()["objections"] if one["answer"] == "reject"] == [
-        "ov_cpu: parity does not hold here"
-    ]
+    found = forged.json()["objections"]
+    (text,) = [one["text"] for one in found if one["answer"] == "reject"]
+    assert text.startswith("ov_cpu builds other bytes here: ")
 
     path = project.folder / "proof" / "onboarding.json"
     data = json.loads(path.read_text())

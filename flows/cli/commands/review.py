@@ -20,8 +20,7 @@ def add(parser: Parser) -> None:
 def run(arguments: Arguments) -> Exit:
     from datetime import date
 
-    from flows.onboard.claims import Answer
-    from flows.onboard.review import Review
+    from flows.onboard.review import Answer, Review
     from matrix.codec import to_json
 
     folder = arguments.settings.cwd / arguments.folder

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from flows.onboard.goals import GOALS, STUCK, Tier, Verdict, breaches, climb, reached
+from flows.onboard.goals import GOALS, STUCK, Tier, Verdict, climb, reached
 
 
 def tier(goal: str, verdict: Verdict = Verdict.PASS) -> Tier:
@@ -30,7 +30,6 @@ def test_nothing_runs_above_a_failure() -> None:
     ]  # fmt: skip
     assert found[3].why == "L1 failed"
     assert reached(found) == "L0"
-    assert not breaches(found)
 
 
 @pytest.mark.parametrize("verdict", sorted(STUCK - {Verdict.FAIL}))
@@ -38,25 +37,6 @@ def test_a_blocked_tier_does_not_stop_the_climb(verdict: Verdict) -> None:
     found = climbed(L1=verdict)
     assert [one.verdict for one in found][2:] == [Verdict.PASS, Verdict.PASS]
     assert reached(found) == "L3"
-    assert not breaches(found)
-
-
-def test_what_passes_above_a_failure_is_a_breach() -> None:
-    assert breaches(ladder(L0=Verdict.FAIL))[0] == "L1 passes above L0, which failed"
-
-
-@pytest.mark.parametrize(
-    ("spoiled", "said"),
-    [
-        ((), "the ladder is empty, not L0 to L3"),
-        (ladder()[1:], "the ladder is L1, L2, L3, not L0 to L3"),
-        ((*ladder()[:3], Tier("L3", Verdict.PASS, "so", (), {"a": 1})), "without evidence"),
-        ((*ladder()[:3], Tier("L3", Verdict.PASS, "so", ("a",))), "without a number"),
-        ((*ladder()[:3], Tier("L3", Verdict.NOT_RUN, "")), "L3 gives no reason"),
-    ],
-)
-def test_a_ladder_with_holes_is_a_breach(spoiled: tuple[Tier, ...], said: str) -> None:
-    assert said in breaches(spoiled)[0]
 
 
 def test_no_tier_passed() -> None:
