@@ -19,8 +19,8 @@ def add(parser: Parser) -> None:
         help="how many sweeps may be led from here; default 1")
     add("--drain-limit", type=parse_duration, default=1800.0, metavar="TIME",
         help="how long current models may take when the worker stops; default 30m")
-    names = ("home", "state", "store", "jobs", "memory", "memory_budget")
-    disk = ("disk_budget", "keep_free")
+    names = ("home", "state", "store", "cache", "cache_read_only", "jobs")
+    disk = ("memory", "memory_budget", "disk_budget", "keep_free")
     more = ("keep_local", "retention", "has", "bench_machine", "allow_remote_code", "allow_pickle")
     add_settings(parser, (*names, *disk, *more))
     parser.set_defaults(goes_on=True, begins="looking for what works on this machine")
