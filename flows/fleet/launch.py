@@ -27,7 +27,7 @@ from flows.observe.views import choose_view
 from flows.output.activity import waiting_for
 from flows.plan.estimates import estimate
 from flows.plan.planning import catalog_reference, plan_of, size_of
-from flows.plan.recorded import TUNING, recall
+from flows.plan.recorded import TUNING, recall, with_other_catalogs
 from flows.run.resume import failed_cells
 from flows.run.run import print_ended
 from flows.settings.settings import CHANGEABLE, OPTIONS, Settings
@@ -203,7 +203,8 @@ def launch_of(
         return Launch(plan, recalled, values_of(recalled, catalog), pool, as_json)
     run = replace(run, values={**run.values, **_changes(settings, info, narrowing)})
     known = run.settings({**os.environ, **settings.variables(_OF_COMMAND)}, settings.cwd)
-    return Launch(run.plan, known, run.values, pool, as_json)
+    plan = with_other_catalogs(state, info.id, run.plan, str(run.values["catalog"]), settings.only)
+    return Launch(plan, known, run.values, pool, as_json)
 
 
 def _changes(settings: Settings, info: SweepInfo, narrowing: Sequence[str]) -> dict[str, Any]:

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 PLAN = "plan"
 """Key of the event of a run: the digest of its plan."""
+CATALOG = "catalog"
+"""Key of the same event: the catalog that was planned; several may share a stamp."""
 FLEET = "fleet"
 """Key of the event that holds a run of a fleet."""
 TUNING = "tuning"
@@ -75,10 +77,27 @@ def recall(settings: Settings, stamp: str, recorded: Json) -> tuple[Settings, st
     return settings.replaced({**known, "stamp": stamp}, f"sweep {stamp}"), str(catalog)
 
 
-def note_plan(state: State, sweep_id: int, plan: Plan, known: Estimates | None = None) -> None:
-    """Keep the plan of a run with its sweep, and its estimates."""
+def note_plan(
+    state: State, sweep_id: int, plan: Plan, known: Estimates | None = None, catalog: str = ""
+) -> None:
+    """Keep the plan of a run with its sweep, its estimates and its catalog."""
     told = {ESTIMATE: estimates_record(known)} if known is not None and known.models else {}
-    state.note_plan(sweep_id, Kind.NOTICE, told, plan_to_record(plan))
+    state.note_plan(sweep_id, Kind.NOTICE, {**told, CATALOG: catalog}, plan_to_record(plan))
+
+
+def with_other_catalogs(
+    state: StateReader, sweep_id: int, plan: Plan, catalog: str, only: Sequence[str] = ()
+) -> Plan:
+    """A plan of this catalog with the cells that others have in the same sweep and that are not
+    published, each as it was planned last. `only`: globs, none for all."""
+    planned: tuple[PlannedModel, ...] = ()
+    for event in state.events(sweep_id, kind=Kind.NOTICE):
+        data = event.data or {}
+        if PLAN in data and data.get(CATALOG, catalog) != catalog:
+            for record in state.plans(sweep_id, data[PLAN]):
+                planned = _joined(planned, _read(record).models)
+    wanted = _open(state, sweep_id, only)
+    return merged(plan, _narrowed(planned, lambda cell: cell.origin is None and wanted(cell)))
 
 
 def recorded_estimates(state: StateReader, sweep_id: int) -> Estimates | None:
@@ -91,11 +110,21 @@ def recorded_estimates(state: StateReader, sweep_id: int) -> Estimates | None:
 
 def recorded_plans(state: StateReader, sweep_id: int) -> Iterator[Plan]:
     """The plans of all runs of a sweep, the last one last."""
-    for record in state.plans(sweep_id):
-        try:
-            yield plan_from_record(record, STRICTEST)
-        except BadRecord as error:
-            raise damaged(f"a plan of the sweep: {error}") from error
+    yield from map(_read, state.plans(sweep_id))
+
+
+def _read(record: Json) -> Plan:
+    try:
+        return plan_from_record(record, STRICTEST)
+    except BadRecord as error:
+        raise damaged(f"a plan of the sweep: {error}") from error
+
+
+def _open(state: StateReader, sweep_id: int, only: Sequence[str]) -> Callable[[Cell], bool]:
+    """Whether a cell is not published; `only`: globs, none for all."""
+    outcomes = state.outcomes(sweep_id, brief=True)
+    done = {one.cell for one in outcomes if one.status in _PUBLISHED}
+    return lambda cell: cell.id not in done and (not only or matches(cell.id, only))
 
 
 class PlannedCells:
@@ -179,12 +208,7 @@ class Compiling:
         self, state: StateReader, sweep_id: int, only: Sequence[str]
     ) -> tuple[PlannedModel, ...]:
         """The models with the cells that are not published; `only`: globs, none for all."""
-        outcomes = state.outcomes(sweep_id, brief=True)
-        done = {one.cell for one in outcomes if one.status in _PUBLISHED}
-
-        def wanted(cell: Cell) -> bool:
-            return cell.id not in done and (not only or matches(cell.id, only))
-
+        wanted = _open(state, sweep_id, only)
         return _narrowed(self.plan.models, wanted) if self.plan else ()
 
 

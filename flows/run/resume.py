@@ -10,7 +10,7 @@ from feed.selection import index_revisions
 from flows.observe.summary import open_text, summary_of
 from flows.output.quantity import counted
 from flows.plan.planning import catalog_reference, plan_of
-from flows.plan.recorded import TUNING, Compiling, merged, recall, remember
+from flows.plan.recorded import TUNING, Compiling, merged, recall, remember, with_other_catalogs
 from flows.run.run import Run
 from flows.settings.settings import Settings
 from flows.settings.workspace import Workspace, find_sweep
@@ -103,6 +103,8 @@ def _recorded(settings: Settings, state: State, info: SweepInfo, catalog: str | 
         return _compiling(settings, state, info)
     recalled, recorded_catalog = recall(settings, info.stamp, info.settings)
     plan = plan_of(recalled, catalog or recorded_catalog, date.today())  # noqa: DTZ011 - the user's
+    if catalog is None:
+        plan = with_other_catalogs(state, info.id, plan, recorded_catalog, settings.only)
     asked = Compiling.of(state, info.id).allowing(recalled.emulated)
     if more := asked.unfinished(state, info.id, settings.only):
         recalled = recalled.replaced({"emulated": asked.emulated}, f"sweep {info.stamp}")

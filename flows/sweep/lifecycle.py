@@ -99,7 +99,8 @@ class Sweep:
             self.feed.preflight([(item.package, item.version) for item in self.plan.packages()])
         known = replace(estimate(self.plan, self.state), if_changed=self.settings.if_changed)
         self.record(known)
-        note_plan(self.state, self.info.id, self.plan, known)
+        catalog = str(self.recorded.get("catalog", ""))
+        note_plan(self.state, self.info.id, self.plan, known, catalog)
         listed_at = self.state.now()
         found = None if self.settings.no_publish else self._list()
         # Not before: the listing may end the run, which then leaves failures as they are.
