@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from workers.composition import Composition, Loop, split
@@ -53,14 +52,6 @@ Open = Callable[[str], Graph]
 """Opens a component by its name."""
 Choose = Callable[[int, Any], int]
 """The next token, from its number and its logits."""
-
-
-def read(file: Path) -> Arrays:
-    """The arrays of a prompt file, or of any other."""
-    import numpy as np
-
-    with np.load(file, allow_pickle=False) as arrays:
-        return {name: arrays[name] for name in arrays.files}
 
 
 def greedy(_number: int, logits: Any) -> int:

@@ -21,6 +21,7 @@ from tests.verification.packages import entries, failed, told
 from workers import composition, generation
 from workers.build.built import Built
 from workers.runtimes.pool import Runtimes
+from workers.samples import files
 from workers.verify.ladder.subject import Subject
 from workers.verify.verifier import Climbed, Verifier
 
@@ -187,7 +188,7 @@ def test_the_program_of_the_docs_runs_a_package(
         check=True,
     )
     found = [int(one) for one in ran.stdout.split()]
-    wanted = generation.read(folder / generation.FILE)[generation.TOKENS].tolist()
+    wanted = files.sample(folder / generation.FILE)[generation.TOKENS].tolist()
     if target == "mlas_cpu":
         assert found == wanted
     assert len(found) == len(wanted)
@@ -204,7 +205,7 @@ def changed(one: Built, folder: Path, damage: Callable[[Path], None]) -> Subject
 
 
 def other_tokens(folder: Path) -> None:
-    arrays = generation.read(folder / generation.FILE)
+    arrays = files.sample(folder / generation.FILE)
     arrays[generation.TOKENS][9] ^= 1
     np.savez(folder / generation.FILE, **arrays)
 
@@ -253,7 +254,7 @@ def test_the_tokens_are_those_that_transformers_generates(built: dict[str, Built
 
     for model, made in ((GPT2, AutoModelForCausalLM), (T5, AutoModelForSeq2SeqLM)):
         folder = built[f"{model}@mlas_cpu"].folder
-        given = generation.read(folder / generation.FILE)
+        given = files.sample(folder / generation.FILE)
         config = AutoConfig.from_pretrained(folder, local_files_only=True)
         torch.manual_seed(5)
         ready = made.from_config(config).eval()

@@ -172,7 +172,7 @@ def test_the_prompt_that_is_verified_is_in_no_part(tmp_path: Path) -> None:
     told = run_stages(asked, tmp_path / "out")
     assert told["inputs"]["samples"]["kind"] == "processor"
     assert told["inputs"]["samples"]["parts"] == {"fit": 32, "choose": 4, "judge": 8}
-    verified = generation.read(tmp_path / "out" / "export" / generation.FILE)["prompt"].tolist()
+    verified = files.sample(tmp_path / "out" / "export" / generation.FILE)["prompt"].tolist()
     assert 1 < len(verified) <= 8
     begun = every(tmp_path / "out", "prefill")
     for part in PARTS:

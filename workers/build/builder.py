@@ -24,7 +24,7 @@ from workers.build.graph import EXPORT, INPUTS, StageResults, StageTask, walk
 from workers.build.keys import note_keys
 from workers.build.origin import Begun, Fetch, begin
 from workers.build.request import request_for
-from workers.build.stage_runner import Expectation, LookUp, Ordered, StageRunner, os_failure
+from workers.build.stage_runner import Expectation, LookUp, Member, StageRunner, os_failure
 from workers.compile.stage import ALONE, CompileStage, portable_stage
 from workers.engine import BuildPlan, Request
 from workers.errors import BuildFailed, CorruptBlob, KnownFailures
@@ -252,7 +252,7 @@ class Builder:
 
         def resolve(task: StageTask) -> Action | None:
             request = self._request(cell, order.offline)
-            return resolver.resolve(Ordered(cell, request, plans[-1]), task)
+            return resolver.resolve(Member(cell, request, plans[-1]), task)
 
         return share(cell, portable, partial(self.compiler.shared, cell), resolve)
 
@@ -271,7 +271,7 @@ class Builder:
         plan = done.plan if done and self.compiler else self._plan(request, watching)
         if self.compiler is not None and not order.export:
             plan = self.compiler.extend(plan, cell)
-        resolve = partial(resolver.resolve, Ordered(cell, request, plan, member))
+        resolve = partial(resolver.resolve, Member(cell, request, plan, member))
         return walk(engine, tools, plan, resolve, until=EXPORT if order.export else "", begun=done)
 
     def _request(self, cell: Cell, offline: bool) -> Request:

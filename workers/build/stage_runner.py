@@ -54,14 +54,14 @@ def os_failure(stage: str, error: OSError) -> BuildFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class Ordered:
+class Member:
     """What a stage is run for: a cell or, of a shared context, every member and then the whole."""
 
     cell: Cell
     request: Request
     plan: BuildPlan
     """Its estimates hold."""
-    member: str = ALONE
+    name: str = ALONE
 
 
 @dataclass(slots=True)
@@ -71,10 +71,10 @@ class LookUp:
     store: Store
     seen: list[tuple[StageTask, Action | None]] = field(default_factory=list)
 
-    def resolve(self, of: Ordered, task: StageTask) -> Action | None:
+    def resolve(self, of: Member, task: StageTask) -> Action | None:
         """What a stage made before; None: the store lacks some of it."""
         action = self.store.lookup(task.key)
-        self.seen.append((placed(task, of.member), action))
+        self.seen.append((placed(task, of.name), action))
         return action
 
 
@@ -101,7 +101,7 @@ class StageRunner:
     _made: dict[str, StageRun] = field(default_factory=dict)
     """What earlier tries of this build ran, by key: a later one finds it in the store."""
 
-    def resolve(self, of: Ordered, task: StageTask) -> Action:
+    def resolve(self, of: Member, task: StageTask) -> Action:
         """The outputs of a stage, from the store or made now."""
         key, began = task.key, time.monotonic()
         action, ran = self.store.lookup(key), False
@@ -119,14 +119,14 @@ class StageRunner:
     def _taken(self, key: str) -> Action | None:
         return self.cache.take(key, self.rules) if self.cache is not None else None
 
-    def _disk(self, of: Ordered, task: StageTask) -> AbstractContextManager[None]:
+    def _disk(self, of: Member, task: StageTask) -> AbstractContextManager[None]:
         """At most copied inputs, scratch files and outputs are on the disk at once."""
         stage = (of.cell, task.spec.name, task.component)
         made = self.expected.disk_of(*stage) if self.expected else 0
         inputs = sum(file.size for files in task.inputs.values() for file in files)
         return self.space.reserve(2 * made + inputs if made else of.plan.disk, of.plan.disk)
 
-    def _memory(self, of: Ordered, task: StageTask) -> AbstractContextManager[None]:
+    def _memory(self, of: Member, task: StageTask) -> AbstractContextManager[None]:
         if self.memory is None:
             return nullcontext()
         stage = (of.cell, task.spec.name, task.component)
@@ -134,12 +134,10 @@ class StageRunner:
         what = f"{of.cell.id} {task.spec.name}"
         return self.memory.reserve(peak or of.plan.memory, self.rules, what=what)
 
-    def _note(
-        self, of: Ordered, task: StageTask, action: Action, ran: bool, seconds: float
-    ) -> None:
+    def _note(self, of: Member, task: StageTask, action: Action, ran: bool, seconds: float) -> None:
         run = StageRun(
             stage=task.spec.name,
-            component=within_group(of.member, task.component),
+            component=within_group(of.name, task.component),
             key=task.key,
             parts=task.parts,
             reused=not ran,
@@ -151,7 +149,7 @@ class StageRunner:
             self._made[run.key] = run
         self.runs.append(self._made.get(run.key, run))
 
-    def _run(self, of: Ordered, task: StageTask) -> Action:
+    def _run(self, of: Member, task: StageTask) -> Action:
         """Run a stage in working folders of its own: compiling in the process of a runtime, all
         else in the engine's."""
         borrow = self.store.scratch.borrow
@@ -192,7 +190,7 @@ class StageRunner:
             return self.store.ingest(out, action)
 
     @contextmanager
-    def _failures_of(self, of: Ordered, task: StageTask) -> Iterator[None]:
+    def _failures_of(self, of: Member, task: StageTask) -> Iterator[None]:
         """Classify what a stage raises, and remember it for the other cells of the model."""
         try:
             try:

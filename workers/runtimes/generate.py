@@ -21,6 +21,7 @@ from workers.numerics.compare import compare
 from workers.numerics.kept import from_arrays, keep, to_arrays
 from workers.runtimes import reference, values
 from workers.runtimes.memory import give_back
+from workers.samples import files
 from workers.session import Session
 
 Answer = dict[str, Any]
@@ -59,7 +60,7 @@ def answer(opening: Callable[[str], Session], args: Mapping[str, Any]) -> Answer
         import numpy as np
 
         record = from_json(args["record"], Composition)
-        prompt = generation.read(Path(args["prompt"]))
+        prompt = files.sample(Path(args["prompt"]))
         wanted = [int(one) for one in prompt[generation.TOKENS]]
         steps = generation.generate(record, prompt, opener, lambda number, _logits: wanted[number])
         logits = np.stack([one.logits for one in islice(steps, len(wanted))])
@@ -102,7 +103,7 @@ def _compared(file: Path, logits: Any, limit: Limit) -> Answer:
     a tie."""
     import numpy as np
 
-    kept = reference.arrays(file)
+    kept = files.sample(file)
     row = from_arrays(kept)[LOGITS]
     ours, theirs = (
         [{LOGITS: line[None]} for line in lines] for lines in (row.of(logits), row.values)

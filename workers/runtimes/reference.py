@@ -9,26 +9,19 @@ from typing import Any
 from matrix.verification import Limit
 from workers.numerics.compare import exercise, referred
 from workers.numerics.kept import Kept, from_arrays, to_arrays
+from workers.samples import files
 
 Json = Mapping[str, Any]
 
 
-def arrays(file: Path) -> dict[str, Any]:
-    """The arrays of a sample, of outputs or of a prompt."""
-    import numpy as np
-
-    with np.load(file, allow_pickle=False) as found:
-        return {name: found[name] for name in found.files}
-
-
 def read(file: Path) -> dict[str, Kept]:
     """The outputs of a reference."""
-    return from_arrays(arrays(file))
+    return from_arrays(files.sample(file))
 
 
 def whole(file: Path, output: str) -> Any:
     """An output that is kept as it is. Raises `ValueError` if only some of its rows are."""
-    found = arrays(file)
+    found = files.sample(file)
     if f"{output}#rows" in found:
         raise ValueError(f"the package has not all of {output}")
     return found[output]
@@ -39,7 +32,7 @@ def keep_outputs(args: Json) -> Json:
     inputs = {name: dims for name, _, dims in args["inputs"]}
     declared = {name: dims for name, _, dims in args["outputs"]}
     for number, outputs in enumerate(load(Path(args["saved"]))[: len(args["to"])]):
-        sample = arrays(Path(args["samples"][number]))
+        sample = files.sample(Path(args["samples"][number]))
         kept = referred(
             outputs, sample, inputs, declared, task=args["agree"], most=float(args["most"])
         )
@@ -61,7 +54,7 @@ def write(file: Path, found: Mapping[str, Any]) -> None:
 def exercised(args: Json) -> dict[str, Any]:
     """How far a reference varies between samples, and which values the samples take."""
     wanted = [read(Path(file)) for file in args["reference"]]
-    samples = [arrays(Path(file)) for file in args["samples"]]
+    samples = [files.sample(Path(file)) for file in args["samples"]]
     inputs = {
         name: {
             "low": float(min(one[name].min() for one in samples)),
@@ -93,7 +86,7 @@ def save(path: Path, sets: list[Any]) -> None:
 def load(path: Path) -> list[dict[str, Any]]:
     """What `save` has written."""
     found: dict[int, dict[str, Any]] = {}
-    for key, value in arrays(path).items():
+    for key, value in files.sample(path).items():
         at, _, name = key.partition("/")
         found.setdefault(int(at), {})[name] = value
     return [found[at] for at in sorted(found)]

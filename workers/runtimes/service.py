@@ -23,6 +23,7 @@ from workers.runtimes.compile import compile_models
 from workers.runtimes.memory import give_back, resident
 from workers.runtimes.trace import Traces
 from workers.runtimes.values import describe, joined
+from workers.samples import files
 from workers.session import CPU, Session
 from workers.sources.errors import one_line
 
@@ -200,8 +201,8 @@ def _given(inputs: Mapping[str, Any], sets: list[values.Feeds]) -> list[values.F
 
 def _sets(session: Session, args: Mapping[str, Any]) -> list[values.Feeds]:
     """The samples; synthetic ones if there are none."""
-    if files := args.get("samples"):
-        return [reference.arrays(Path(file)) for file in files]
+    if given := args.get("samples"):
+        return [files.sample(Path(file)) for file in given]
     shapes, beside = args.get("shapes", {}), Path(args["file"]).parent
     return [
         values.made(session.inputs, number, shapes, beside) for number in range(int(args["sets"]))

@@ -122,7 +122,7 @@ def _bytes(row: Mapping[str, Sample]) -> int:
 
 def _start(exported: Path) -> list[int]:
     """The tokens that every text of a decoder without a mask begins with."""
-    return [int(generation.read(exported / generation.FILE)[generation.PROMPT][0])]
+    return [int(files.sample(exported / generation.FILE)[generation.PROMPT][0])]
 
 
 def _stepped(

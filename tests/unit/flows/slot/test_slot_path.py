@@ -26,7 +26,7 @@ from workers.host.client import EngineHost
 from workers.host.service import EngineService
 
 ROOT = Path(__file__).parents[4]
-TO_THE_ENGINE = 16
+TO_THE_ENGINE = 14
 TO_THE_RECORD = 11
 
 
