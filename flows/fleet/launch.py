@@ -203,7 +203,9 @@ def launch_of(
         return Launch(plan, recalled, values_of(recalled, catalog), pool, as_json)
     run = replace(run, values={**run.values, **_changes(settings, info, narrowing)})
     known = run.settings({**os.environ, **settings.variables(_OF_COMMAND)}, settings.cwd)
-    plan = with_other_catalogs(state, info.id, run.plan, str(run.values["catalog"]), settings.only)
+    plan = with_other_catalogs(
+        state, info.id, run.plan, str(run.values.get("catalog", "")), settings.only
+    )
     return Launch(plan, known, run.values, pool, as_json)
 
 
