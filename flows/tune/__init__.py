@@ -41,7 +41,7 @@ The modules:
 
 - A tuning: `batch.py` plans the models of one command and tunes them one after another, `tuning.py`
   is the loop for one model, `trial.py` runs one trial; `workplace.py` builds, verifies and traces
-  on the machine, `tools.py` names what the loop needs of that, `measuring.py` compares,
+  on the machine, `place.py` names what the loop needs of that, `measuring.py` compares,
   `decision.py` turns comparisons into verdicts, `estimates.py` watches the budget. `record.py`
   defines the records and writes them.
 - On a fleet: `leased.py` does the work under a lease.

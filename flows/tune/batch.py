@@ -19,9 +19,9 @@ from flows.settings.settings import Settings
 from flows.settings.workspace import Workspace
 from flows.tune.conclusion import conclude
 from flows.tune.knowledge import load_knowledge
+from flows.tune.place import Shown
 from flows.tune.planning import check_space
 from flows.tune.record import Kept, Recorded, Tuning, planned, recorded
-from flows.tune.tools import Shown
 from flows.tune.workplace import Workplace, settings_for
 from machine.locks import take_now
 from matrix.catalog import packaged

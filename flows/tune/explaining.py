@@ -2,40 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
 from flows.trace.difference import difference
+from flows.tune.place import Place
 from flows.tune.record import Tuning
-from flows.tune.tools import Made, Tools
 from machine.waits import Cancelled
 from matrix.errors import MillError
 from matrix.overlay import overlay
 from state.errors import StateError
-from workers.measure.subject import Graph
-from workers.measure.trace.result import Trace
 
 MOST_GROUPS = 25
 Json = dict[str, Any]
 
 
-def explained(tuning: Tuning, tools: Tools, trace: Callable[[Made, Graph], Trace]) -> Json:
+def explained(tuning: Tuning, place: Place) -> Json:
     """`groups` of operators, the largest difference first, or a `reason` why there are none.
 
     No verdict rests on it, so whatever fails here costs the explanation alone.
     """
     change = tuning.step(tuning.champion).hypothesis
     try:
-        profile = tools.profile(change.compiled) if change.compiled else None
+        profile = place.profile(change.compiled) if change.compiled else None
         champion = overlay(tuning.cell, change, profile)
         traces = []
         for cell, session in ((tuning.cell, {}), (champion, change.runtime)):
-            tools.shown.doing(f"tracing {cell.id}", 0.0)
-            made = tools.maker.make(cell, session)
+            place.shown.doing(f"tracing {cell.id}", 0.0)
+            made = place.make(cell, session)
             try:
                 graphs = sorted(made.subject.graphs, key=lambda one: one.component)
-                traces.append([(one.component, trace(made, one)) for one in graphs])
+                traces.append([(one.component, place.trace(made, one)) for one in graphs])
             finally:
                 made.release()
     except (StateError, Cancelled):

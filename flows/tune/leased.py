@@ -15,8 +15,8 @@ from flows.measure.bench_run import BenchRun
 from flows.slot.model_run import ModelRun
 from flows.sweep.lifecycle import Sweep
 from flows.tune.batch import read_tuning
+from flows.tune.place import Shown
 from flows.tune.record import Kept, Tuning, cell_of
-from flows.tune.tools import Shown
 from flows.tune.workplace import Workplace, settings_for
 from matrix.errors import MillError, UsageError
 from matrix.needs import is_measuring

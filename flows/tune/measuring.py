@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+from flows.tune.place import Place
 from flows.tune.record import Crash, Kept
-from flows.tune.tools import Tools
 from matrix.digest import value_digest
 from matrix.trials import SessionKind, Verdict
 from workers.measure.benchmark import benchmark
@@ -61,14 +61,14 @@ class Measuring:
     """Measurements of one tuning. Nothing disturbs them, and each finished session is kept."""
 
     kept: Kept
-    tools: Tools
+    place: Place
     seconds: float = 0.0
     """Spent in measuring."""
 
     def alone(self, subject: Subject, what: str) -> Benchmark:
         """A single short session, for orientation."""
         with self._undisturbed(what):
-            return benchmark(self.tools.driver(), subject, self.protocol(SessionKind.SCREEN, 0))
+            return benchmark(self.place.driver(), subject, self.protocol(SessionKind.SCREEN, 0))
 
     def measure(
         self,
@@ -102,7 +102,7 @@ class Measuring:
             crashes = (*crashes, new)
             if len(crashes) > 1 or fault.at in OPENING:
                 return Measured(None, crashes, whose)
-            self.tools.rest(REST)
+            self.place.rest(REST)
 
     def protocol(self, kind: SessionKind, crashes: int) -> Protocol:
         """How sessions of a kind are made after so many crashes."""
@@ -127,18 +127,18 @@ class Measuring:
         protocol = self.protocol(kind, crashes)
         with self._undisturbed(f"{trial}: {kind}"):
             found = compare(
-                self.tools.driver(), this.subject, other.subject, protocol, seed, sessions
+                self.place.driver(), this.subject, other.subject, protocol, seed, sessions
             )
         return found, sessions, seed
 
     @contextmanager
     def _undisturbed(self, what: str) -> Iterator[None]:
-        with self.tools.quiet(what):
-            began = self.tools.clock()
+        with self.place.quiet(what):
+            began = self.place.clock()
             try:
                 yield
             finally:
-                self.seconds += self.tools.clock() - began
+                self.seconds += self.place.clock() - began
 
 
 def _warnings(found: Comparison, this: Side, other: Side) -> Iterator[str]:

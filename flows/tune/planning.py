@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from flows.tune.knowledge import Knowledge
 from flows.tune.ordering import Placed, Situation, ordered
+from flows.tune.place import Made, Planned
 from flows.tune.record import BASELINE, Step
-from flows.tune.tools import Made, Planned
 from matrix.codec import to_json
 from matrix.errors import UsageError
 from matrix.globs import matches

@@ -12,8 +12,8 @@ from typing import Any
 from flows.tune.decision import REGRESSION, Decision, after_confirmation, confirm, decide
 from flows.tune.estimates import Budget, Estimates, OutOfTime
 from flows.tune.measuring import Measured, Measuring, Side
+from flows.tune.place import Made, Place
 from flows.tune.record import BASELINE, Crash, Kept, Step, Trial
-from flows.tune.tools import Made, Tools
 from machine.waits import Cancelled, Told, untold
 from matrix.errors import MillError, UsageError
 from matrix.overlay import overlay
@@ -43,7 +43,7 @@ class Trials:
     """What all trials of a tuning share."""
 
     kept: Kept
-    tools: Tools
+    place: Place
     measuring: Measuring
     baseline: Made
     estimates: Estimates
@@ -103,9 +103,9 @@ class TrialRun:
         shared.doing("building")
         began = shared.budget.clock()
         try:
-            profile = shared.tools.profile(hypothesis.compiled) if hypothesis.compiled else None
+            profile = shared.place.profile(hypothesis.compiled) if hypothesis.compiled else None
             cell = overlay(shared.kept.tuning.cell, hypothesis, profile)
-            made = shared.tools.maker.make(cell, hypothesis.runtime)
+            made = shared.place.make(cell, hypothesis.runtime)
         except UsageError as error:
             raise Settled(Verdict.SKIPPED, str(error)) from error
         except BuildFailed as error:
@@ -150,7 +150,7 @@ class TrialRun:
         self.shared.doing("checking")
         began = self.shared.budget.clock()
         try:
-            rungs = self.shared.tools.maker.check(made)
+            rungs = self.shared.place.check(made)
         except BuildFailed as error:
             verdict = _FAILURES.get(error.failure, Verdict.BUILD_FAILED)
             raise Settled(verdict, str(error)) from error

@@ -14,8 +14,8 @@ from typing import Any
 from flows.tune.decision import level
 from flows.tune.estimates import Budget, Estimates, OutOfTime
 from flows.tune.measuring import Measuring
+from flows.tune.place import Made, Place
 from flows.tune.record import BASELINE, Kept, Step, Trial
-from flows.tune.tools import Made, Tools
 from flows.tune.trial import TrialRun, Trials, first_broken, trial_of_step
 from machine.waits import Cancelled
 from matrix.codec import to_json
@@ -32,7 +32,7 @@ class TuningRun:
     """A tuning on its way."""
 
     kept: Kept
-    tools: Tools
+    place: Place
     limit: InitVar[float | None]
     """Seconds that it may take now; None: as long as it needs."""
     budget: Budget = field(init=False)
@@ -40,8 +40,8 @@ class TuningRun:
     _measuring: Measuring = field(init=False)
 
     def __post_init__(self, limit: float | None) -> None:
-        self.budget = Budget(self.tools.clock, limit)
-        self._measuring = Measuring(self.kept, self.tools)
+        self.budget = Budget(self.place.clock, limit)
+        self._measuring = Measuring(self.kept, self.place)
 
     def run(self) -> None:
         """Go on to the end, or until the budget is used up. Errors of the state are raised; any
@@ -76,20 +76,20 @@ class TuningRun:
 
     def _baseline(self) -> Made:
         """Built and checked, as every tuning begins; measured when it is planned."""
-        kept, tools = self.kept, self.tools
+        kept, place = self.kept, self.place
         self._doing("baseline: building")
-        began = tools.clock()
-        made = tools.maker.make(kept.tuning.cell, {})
+        began = place.clock()
+        made = place.make(kept.tuning.cell, {})
         try:
             self._doing("baseline: checking")
-            rungs = tools.maker.check(made)
+            rungs = place.check(made)
             if broken := first_broken(rungs):
                 raise MillError(
                     f"the baseline itself does not hold: {broken.name}: {broken.detail}",
                     hint="repair the catalog's entry before tuning it",
                 )
             self._same_place(made)
-            took = tools.clock() - began
+            took = place.clock() - began
             self._doing("baseline: measuring")
             found = self._measuring.alone(made.subject, f"{kept.tuning.model}: baseline")
             for graph in found.graphs:
@@ -136,7 +136,7 @@ class TuningRun:
         kept = self.kept
         p50 = sum(graph.latency.p50 for graph in found.graphs if graph.latency)
         if kept.tuning.plan is None:
-            planned = self.tools.planner(baseline, found)
+            planned = self.place.plan(baseline, found)
             kept.change(
                 plan=tuple(planned.steps),
                 insight=dict(planned.insight),
@@ -145,13 +145,13 @@ class TuningRun:
                 baseline_ms=p50,
             )
             for note in planned.notes:
-                self.tools.shown.line(note)
+                self.place.shown.line(note)
 
     def _trials(self, baseline: Made) -> None:
         plan = self.kept.tuning.plan or ()
         tried = self.kept.tuning.tried
         shared = Trials(
-            self.kept, self.tools, self._measuring, baseline, self._estimates, self.budget,
+            self.kept, self.place, self._measuring, baseline, self._estimates, self.budget,
             level(tried),
         )  # fmt: skip
         for position, step in enumerate(plan, 1):
@@ -169,7 +169,7 @@ class TuningRun:
         if not trial.settled:
             shared.doing = lambda text: self._doing(f"{place} {step.key}: {text}")
             trial = TrialRun(shared, step, trial).run()
-        self.tools.shown.trial(trial, place)
+        self.place.shown.trial(trial, place)
 
     def _combine(self) -> None:
         """Plan the combination of what was confirmed, the largest gain first."""
@@ -203,4 +203,4 @@ class TuningRun:
         plan = self.kept.tuning.plan or ()
         settled = {key for key, one in self.kept.trials.items() if one.settled}
         left = sum(not step.skip and step.key not in settled for step in plan)
-        self.tools.shown.doing(text, left * self._estimates.usual())
+        self.place.shown.doing(text, left * self._estimates.usual())

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 
 from flows.measure.measured import Choice, Finder, finding
@@ -18,9 +17,9 @@ from flows.tune.explaining import explained
 from flows.tune.insight import graph_insight, graphs_of, with_session, with_trace
 from flows.tune.knowledge import Knowledge, load_knowledge
 from flows.tune.ordering import Situation
+from flows.tune.place import Made, Planned, Shown
 from flows.tune.planning import architecture_of, device_of, plan_of, slowest_graph
 from flows.tune.record import Kept, Making, Tuning
-from flows.tune.tools import Made, Planned, Shown, Tools
 from flows.tune.tuning import TuningRun
 from machine.ledger import Ledger
 from machine.reservations import DISTURBS
@@ -58,7 +57,8 @@ WINDOW = Window(5, 30)
 
 @dataclass(slots=True)
 class Workplace:
-    """Makes tunings of one engine."""
+    """Makes tunings of one engine, one after the other. What it builds and checks waits until no
+    measurement is made on this machine."""
 
     settings: Settings
     builder: Builder
@@ -70,6 +70,12 @@ class Workplace:
     cancel: threading.Event = field(default_factory=threading.Event)
     """Set: give up at once; every finished session is kept."""
     log: Path | None = None
+    tuning: Tuning = field(init=False)
+    """At hand, with what is opened for it."""
+    finder: Finder = field(init=False)
+    verifier: Verifier = field(init=False)
+    knowledge: Knowledge = field(init=False)
+    profiles: Sequence[Profile] = field(init=False)
 
     def tune(
         self, kept: Kept, budget: float | None, conclude: Callable[[], object] = lambda: None
@@ -77,18 +83,19 @@ class Workplace:
         """Go on with a tuning to its end. `conclude` is called before the champion is explained,
         which takes a while and decides nothing."""
         with (
-            finding(self.settings, kept.tuning.protocol.threads, self.rules) as finder,
-            closing(Verifier(finder.runtimes, LEVEL)) as verifier,
+            finding(self.settings, kept.tuning.protocol.threads, self.rules) as self.finder,
+            closing(Verifier(self.finder.runtimes, LEVEL)) as self.verifier,
         ):
-            opened = OpenWorkplace(self, kept.tuning, finder, verifier)
-            tools = opened.tools()
-            TuningRun(kept, tools, budget).run()
+            self.tuning = kept.tuning
+            self.knowledge = load_knowledge(Workspace(self.settings).knowledge)
+            self.profiles = _profiles(self.settings, kept.tuning, self.finder.runtimes)
+            TuningRun(kept, self, budget).run()
             failed = kept.tuning.status is TuningStatus.FAILED
             if not failed:
                 kept.change(tools=dict(self.builder.tools()))
             conclude()
             if kept.tuning.champion and not failed:
-                kept.change(explained=explained(kept.tuning, tools, opened.trace))
+                kept.change(explained=explained(kept.tuning, self))
 
     @property
     def rules(self) -> WaitRules:
@@ -100,8 +107,8 @@ class Workplace:
         """How it watches the processes that build and measure."""
         return Watching(self.settings.timeout, self.cancel, self.log, self.shown.detail)
 
-    def alone(self, what: str) -> AbstractContextManager[None]:
-        """Quiet for a measurement."""
+    def quiet(self, what: str) -> AbstractContextManager[None]:
+        """A time without other work on this machine."""
         told, cancel = self.shown.detail, self.cancel
         return quiet(what, wait=True, ledger=self.ledger, told=told, cancel=cancel)
 
@@ -109,43 +116,30 @@ class Workplace:
         """A reservation for work that would disturb a measurement."""
         return self.ledger.reserve([DISTURBS], what, self.rules)
 
+    def driver(self) -> Driver:
+        """What runs models."""
+        return Driver(self.finder.runtimes, self.watching)
 
-@dataclass(slots=True)
-class OpenWorkplace:
-    """A workplace with the runtimes and the verifier of one tuning. What it builds and checks waits
-    until no measurement is made on this machine."""
+    def rest(self, seconds: float) -> object:
+        """Let the device recover, unless all ends."""
+        return self.cancel.wait(seconds)
 
-    place: Workplace
-    tuning: Tuning
-    finder: Finder
-    verifier: Verifier
+    def clock(self) -> float:
+        """Seconds."""
+        return time.monotonic()
 
-    def tools(self) -> Tools:
-        """What the tuning works with."""
-        place = self.place
-        knowledge = load_knowledge(Workspace(place.settings).knowledge)
-        profiles = _profiles(place.settings, self.tuning, self.finder.runtimes)
-        return Tools(
-            maker=self,
-            driver=lambda: Driver(self.finder.runtimes, place.watching),
-            quiet=place.alone,
-            rest=place.cancel.wait,
-            clock=time.monotonic,
-            planner=partial(self._plan, knowledge, profiles),
-            profile=lambda glob: next(
-                (one for one in profiles if matches(one.label, [glob])), None
-            ),
-            shown=place.shown,
-        )
+    def profile(self, glob: str) -> Profile | None:
+        """The device profile for a glob; None: none that works here."""
+        return next((one for one in self.profiles if matches(one.label, [glob])), None)
 
     def make(self, cell: Cell, session: Mapping[str, str]) -> Made:
         """Build it; what equal stages made before is reused."""
-        place, profile = self.place, cell.profile
+        profile = cell.profile
         choice = Choice(None, profile.label) if profile else Choice(cell.target.label)
         runtime = self.finder.runtime(choice).opening(session)
-        with nullcontext() if place.reserves else place.busy(f"build {cell.id}"):
-            place.builder.begin_model()
-            built = place.builder.build(cell, place.watching)
+        with nullcontext() if self.reserves else self.busy(f"build {cell.id}"):
+            self.builder.begin_model()
+            built = self.builder.build(cell, self.watching)
         try:
             subject = self.finder.built(built, choice)
         except BaseException:
@@ -163,39 +157,38 @@ class OpenWorkplace:
     def check(self, made: Made) -> tuple[Rung, ...]:
         """Judge it; equal bytes were examined once already."""
         assert made.built is not None
-        with self.place.busy(f"check {made.cell}"):
-            return self.verifier.climb(Package.of(made.built), self.place.watching).rungs
+        with self.busy(f"check {made.cell}"):
+            return self.verifier.climb(Package.of(made.built), self.watching).rungs
 
     def trace(self, made: Made, graph: Graph) -> Trace:
         """The trace of a graph of a build."""
-        runtimes, watching = self.finder.runtimes, self.place.watching
+        runtimes, watching = self.finder.runtimes, self.watching
         tracer = Tracer(runtimes, lambda: find_viewer(os.environ.get("QNN_SDK_ROOT")), watching)
         with (
-            self.place.alone(f"{self.tuning.model}: trace of {made.cell}"),
+            self.quiet(f"{self.tuning.model}: trace of {made.cell}"),
             self.finder.store.scratch.borrow("trace") as folder,
         ):
             plan = TracePlan("basic", WINDOW, self.tuning.protocol.threads)
             return tracer.trace(made.subject, graph, plan, folder)
 
-    def _plan(
-        self, knowledge: Knowledge, profiles: Sequence[Profile], made: Made, found: Benchmark
-    ) -> Planned:
-        assert made.built is not None
+    def plan(self, baseline: Made, found: Benchmark) -> Planned:
+        """What is tried, from the graph of the baseline, its trace and what is known."""
+        assert baseline.built is not None
         with self.finder.store.scratch.borrow("insight") as folder:
-            graphs = graphs_of(made.built, folder)
+            graphs = graphs_of(baseline.built, folder)
             insight = graph_insight(self.finder.runtimes.checker, graphs)
-        insight = with_trace(insight, self.trace(made, slowest_graph(made, found)))
+        insight = with_trace(insight, self.trace(baseline, slowest_graph(baseline, found)))
         about = Situation(
             cell=self.tuning.cell,
             engine=self.tuning.engine,
             insight=with_session(insight, found),
-            findings=knowledge.findings.values(),
+            findings=self.knowledge.findings.values(),
             device=device_of(found.runtime, this_machine()),
-            profiles=profiles,
-            architecture=architecture_of(made),
+            profiles=self.profiles,
+            architecture=architecture_of(baseline),
         )
         space = [from_json(one, Hypothesis) for one in self.tuning.hypotheses]
-        return plan_of(about, {one.id: one for one in space}, knowledge)
+        return plan_of(about, {one.id: one for one in space}, self.knowledge)
 
 
 def settings_for(settings: Settings, tuning: Tuning) -> Settings:

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from flows.tune.place import Made, Planned, Shown
 from flows.tune.record import Kept, Making, Recorded, Step, Trial, Tuning, planned, recorded
-from flows.tune.tools import Made, Planned, Shown, Tools
 from flows.tune.tuning import TuningRun
 from matrix.codec import to_json
 from matrix.hypotheses import Hypothesis
@@ -28,6 +28,7 @@ from workers.host.watch import UNWATCHED, Watching
 from workers.measure.result import Benchmark, Protocol
 from workers.measure.running import Driver
 from workers.measure.subject import Artifact, Graph, Subject
+from workers.measure.trace.result import Trace
 from workers.runtimes.runtime import Runtime
 
 NAME = "night"
@@ -163,7 +164,7 @@ class Stage:
         """Go on with it, as a new process would."""
         (row,) = self.state.tunings(NAME)
         self.runtimes = HookedRuntimes(self.times, self.hook)
-        TuningRun(Kept.read(self.state, row, self.held), self.tools(), self.budget).run()
+        TuningRun(Kept.read(self.state, row, self.held), self.place(), self.budget).run()
         return self.found()
 
     def played(self) -> Recorded:
@@ -180,33 +181,50 @@ class Stage:
         """How many were measured beside a baseline, in the last run."""
         return sum(op == "bench_open" and key == "null" for op, key in self.runtimes.asked)
 
-    def tools(self) -> Tools:
-        """What it works with."""
-        return Tools(
-            maker=self.maker,
-            driver=lambda: Driver(self.runtimes),
-            quiet=self._quiet,
-            rest=self.rests.append,
-            clock=self._clock,
-            planner=self._plan,
-            profile=lambda _glob: None,
-            shown=Shown(self.lines.append, self._settled),
-        )
-
-    def _plan(self, _made: Made, _found: Benchmark) -> Planned:
-        self.planned += 1
-        return Planned(self.steps, {"nodes": 7}, "bert", ("a note",))
+    def place(self) -> FakePlace:
+        """Where it works."""
+        return FakePlace(self, Shown(self.lines.append, self._settled))
 
     def _settled(self, trial: Trial, _place: str) -> None:
         self.told.append(trial.key)
 
-    def _clock(self) -> float:
-        self.now += 0.25
-        return self.now
+
+@dataclass(slots=True)
+class FakePlace:
+    """A place without processes, noise and time."""
+
+    stage: Stage
+    shown: Shown
+
+    def make(self, cell: Cell, session: Mapping[str, str]) -> Made:
+        return self.stage.maker.make(cell, session)
+
+    def check(self, made: Made) -> tuple[Rung, ...]:
+        return self.stage.maker.check(made)
+
+    def plan(self, baseline: Made, found: Benchmark) -> Planned:
+        self.stage.planned += 1
+        return Planned(self.stage.steps, {"nodes": 7}, "bert", ("a note",))
+
+    def profile(self, glob: str) -> None:
+        return None
+
+    def driver(self) -> Driver:
+        return Driver(self.stage.runtimes)
+
+    def trace(self, made: Made, graph: Graph) -> Trace:
+        raise AssertionError("nothing is traced here")
+
+    def rest(self, seconds: float) -> None:
+        self.stage.rests.append(seconds)
+
+    def clock(self) -> float:
+        self.stage.now += 0.25
+        return self.stage.now
 
     @contextmanager
-    def _quiet(self, what: str) -> Iterator[None]:
-        self.quiet.append(what)
+    def quiet(self, what: str) -> Iterator[None]:
+        self.stage.quiet.append(what)
         yield
 
 

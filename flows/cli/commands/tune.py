@@ -17,8 +17,8 @@ from matrix.errors import Exit, NothingSelected, UsageError
 if TYPE_CHECKING:
     from flows.tune.batch import Order
     from flows.tune.exported import Graded
+    from flows.tune.place import Shown
     from flows.tune.record import Recorded, Trial
-    from flows.tune.tools import Shown
 
 _SELECTION = tuple(name for name in SELECTION if name not in {"only", "skip"})
 _OF_FLEETS = ("package", "needs", "heartbeat")  # fmt: skip
@@ -208,7 +208,7 @@ def _told(arguments: Arguments, name: str, found: list[Recorded]) -> Exit:
 
 def _shown(*, quiet: bool) -> Shown:
     from flows.output.activity import waiting_for
-    from flows.tune.tools import Shown
+    from flows.tune.place import Shown
     from flows.tune.tunings import trial_line
     from matrix.trials import Verdict
 

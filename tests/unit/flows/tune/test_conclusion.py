@@ -137,7 +137,7 @@ def test_whatever_fails_while_it_is_explained_costs_the_explanation_alone(stage:
     one = stage({19: 0.8})
     tuning = one.played().tuning
     one.maker.failing["opset17"] = OSError(28, "No space left on device")
-    told = explained(tuning, one.tools(), cast("Any", None))
+    told = explained(tuning, one.place())
     assert "No space left" in told["reason"]
 
 

@@ -15,7 +15,8 @@ from workers.build.built import Built
 from workers.build.stages import Rung
 from workers.measure.result import Benchmark
 from workers.measure.running import Driver
-from workers.measure.subject import Subject
+from workers.measure.subject import Graph, Subject
+from workers.measure.trace.result import Trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,17 +38,6 @@ class Made:
             self.built.release()
 
 
-class Maker(Protocol):
-    """Makes and checks the builds of a tuning."""
-
-    def make(self, cell: Cell, session: Mapping[str, str]) -> Made:
-        """Build a cell; `session`: how it is opened. Raises `BuildFailed`, and `UsageError` if this
-        machine cannot measure it."""
-
-    def check(self, made: Made) -> tuple[Rung, ...]:
-        """The rungs of the ladder, up to the task metric. Raises `BuildFailed`."""
-
-
 @dataclass(frozen=True, slots=True)
 class Planned:
     """What is tried of a model, in order."""
@@ -56,10 +46,6 @@ class Planned:
     insight: Mapping[str, Any] = field(default_factory=dict)
     architecture: str = ""
     notes: Sequence[str] = ()
-
-
-Planner = Callable[[Made, Benchmark], Planned]
-"""From the baseline to the plan."""
 
 
 @dataclass(slots=True)
@@ -83,16 +69,35 @@ class Shown:
         self.now(f"{self._doing}; {text}" if self._doing else text)
 
 
-@dataclass(slots=True)
-class Tools:
-    """What a tuning works with; tests put their own in place of processes and clocks."""
+class Place(Protocol):
+    """Where a tuning works; tests put their own in place of processes and clocks."""
 
-    maker: Maker
-    driver: Callable[[], Driver]
-    quiet: Callable[[str], AbstractContextManager[None]]
-    rest: Callable[[float], object]
-    clock: Callable[[], float]
-    planner: Planner
-    profile: Callable[[str], Profile | None]
-    """The device profile for a glob; None: none that works here."""
     shown: Shown
+
+    def make(self, cell: Cell, session: Mapping[str, str]) -> Made:
+        """Build a cell; `session`: how it is opened. Raises `BuildFailed`, and `UsageError` if this
+        machine cannot measure it."""
+
+    def check(self, made: Made) -> tuple[Rung, ...]:
+        """The rungs of the ladder, up to the task metric. Raises `BuildFailed`."""
+
+    def plan(self, baseline: Made, found: Benchmark) -> Planned:
+        """What is tried, from the baseline and its times."""
+
+    def profile(self, glob: str) -> Profile | None:
+        """The device profile for a glob; None: none that works here."""
+
+    def driver(self) -> Driver:
+        """What runs models."""
+
+    def trace(self, made: Made, graph: Graph) -> Trace:
+        """The trace of a graph of a build."""
+
+    def quiet(self, what: str) -> AbstractContextManager[None]:
+        """A time without other work on this machine."""
+
+    def rest(self, seconds: float) -> object:
+        """Let the device recover."""
+
+    def clock(self) -> float:
+        """Seconds."""
