@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from matrix import build_options
+from matrix import build_options, zoo
 from matrix.abilities import Abilities, abilities_of, aliases
 from matrix.coverage import BUILDABLE, Json, cover
 from matrix.datasets import Datasets, read_shared, shared, unused
@@ -60,15 +60,20 @@ def load_catalog(
     with a notice.
     """
     path = find_catalog(str(name), base)
-    text = read_text(path, "give a .toml or .json file or the name of a packaged catalog")
     whole: list[Problem] = []
     bad: list[Problem] = []
     faults: list[str] = []
     abilities = abilities_of(engine) if engine else None
-    if path.suffix.lower() == REGISTRY:
-        models = [_if_able(model, engine) for model in read_registry(text, path, bad, faults)]
+    if path == zoo.FILE:
+        models = list(zoo.models())
+        faults_of = ((model.where, _fault(engine, model)) for model in models)
+        bad += [Problem(where, *fault) for where, fault in faults_of if fault]
     else:
-        models = _read_toml(text, path, targets or load_targets(), engine, whole, bad)
+        text = read_text(path, "give a .toml or .json file or the name of a packaged catalog")
+        if path.suffix.lower() == REGISTRY:
+            models = [_if_able(model, engine) for model in read_registry(text, path, bad, faults)]
+        else:
+            models = _read_toml(text, path, targets or load_targets(), engine, whole, bad)
     if abilities:
         models = [_covered(model, abilities, config_of) for model in models]
     models = _distinct(models, bad)

@@ -235,11 +235,11 @@ def test_predicted_streams_see_what_transformers_shows_them() -> None:
 
 
 def test_the_name_of_a_backbone_gives_way_to_its_configuration() -> None:
-    from workers.sources.load import random_config
+    from workers.sources.tiny import made
 
     backbone = {"model_type": "resnet", "depths": [1, 1, 1, 1]}
     config = {"use_timm_backbone": False, "backbone_config": backbone}
-    found = random_config({"ref": "conditional_detr", "config": config})
+    found = made("conditional_detr", config)
     assert found.backbone is None
     assert found.backbone_config.depths == [1, 1, 1, 1]
 

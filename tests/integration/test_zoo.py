@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from matrix.catalog import load_catalog
+from matrix.model import Source
 from tests.sweeps.command import Project
-from workers.optimum_engine import zoo
+from workers.sources import tiny
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
 
@@ -37,13 +38,32 @@ initializer_range = 0.3
 """
 
 
+def zoo() -> dict[tuple[str, str], Source]:
+    models = load_catalog("zoo", base=Path.cwd()).models
+    return {(one.source.ref, one.task): one.source for one in models}
+
+
 def project(folder: Path) -> Project:
     return Project(folder, {"MODELMILL_ENGINE": "optimum", "MODELMILL_JOBS": "1"})
 
 
-def test_the_catalog_is_what_the_configurations_of_transformers_say() -> None:
-    """Where it is not: `python -m workers.optimum_engine.zoo` writes it anew."""
-    assert zoo.ZOO.read_text(encoding="ascii") == zoo.text()
+def test_an_entry_is_the_configuration_of_transformers_made_tiny() -> None:
+    found = tiny.configuration({"ref": "detr", "config": zoo()["detr", "object-detection"].config})
+    assert found["d_model"] == 32
+    assert found["encoder_attention_heads"] == 8  # its own row wins
+    assert found["backbone_config"]["layer_type"] == "basic"
+    plain = tiny.configuration({"ref": "bart", "config": zoo()["bart", "fill-mask"].config})
+    loop = "text2text-generation-with-past"
+    reacting = tiny.configuration({"ref": "bart", "config": zoo()["bart", loop].config})
+    assert plain | {"init_std": 0.2} == reacting
+    assert (zoo()["bart", "fill-mask"].seed, zoo()["bart", loop].seed) == (5, 6)
+
+
+def test_a_configuration_that_is_not_of_the_zoo_stays() -> None:
+    given = {"hidden_size": 7, "inner": {"size": 1}}
+    found = tiny.configuration({"ref": "bert", "config": given})
+    assert found == given
+    assert found["inner"] is not given["inner"]
 
 
 def test_a_sample_is_built_and_verified_and_a_ranker_as_a_classifier(tmp_path: Path) -> None:

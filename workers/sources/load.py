@@ -5,7 +5,6 @@ Optimum's table says which tasks and architectures can be exported.
 
 from __future__ import annotations
 
-import copy
 import random
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,24 +13,10 @@ from typing import Any
 from machine.files import read_json
 from matrix.model import SourceKind
 from workers.engine import Request
-from workers.sources import checkpoint
+from workers.sources import checkpoint, tiny
 from workers.sources.checkpoint import Checkpoint
 from workers.sources.errors import export_error, failing, listed, unsupported
 from workers.sources.source import allowed, refuse_kernels
-
-
-def random_config(source: Mapping[str, Any]) -> Any:
-    """The configuration of a seeded random model."""
-    from transformers import AutoConfig
-
-    # A copy: Transformers takes nested configurations apart.
-    config = copy.deepcopy(source.get("config") or {})
-    if "backbone_config" in config:
-        config.setdefault("backbone", None)  # many name one by default, and TOML has no null
-    what = f"'{source['ref']}' with this config is not a Transformers architecture"
-    hint = "correct architecture or config in the catalog"
-    with failing(export_error, what, hint, ValueError, TypeError, KeyError):
-        return AutoConfig.for_model(source["ref"], **config)
 
 
 def skeleton(config: Any, task: str) -> Any:
@@ -75,8 +60,9 @@ def read_config(folder: Path, *, remote_code: bool = False) -> Any:
 def _random(source: Mapping[str, Any], task: str) -> Any:
     import torch
 
-    refuse_kernels(source.get("config"), source["ref"])
-    config = _without_kernels(random_config(source))
+    values = tiny.configuration(source)
+    refuse_kernels(values, source["ref"])
+    config = _without_kernels(tiny.made(source["ref"], values))
     check_supported(config.model_type, task)
     seed_everything(int(source.get("seed") or 0))
     threads = torch.get_num_threads()

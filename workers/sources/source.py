@@ -16,6 +16,7 @@ from workers.sources import hub
 from workers.sources import ready_files as ready
 from workers.sources.errors import export_error, failing
 from workers.sources.links import own_file, refuse_foreign
+from workers.sources.tiny import configuration
 from workers.sources.weights import check_complete, float_bytes, matching, patterns
 
 
@@ -43,7 +44,7 @@ def resolve(request: Request) -> Resolved:
     if kind is SourceKind.RANDOM:
         facts = {
             "architecture": source["ref"],
-            "config": dict(source.get("config") or {}),
+            "config": configuration(source),
             "seed": int(source.get("seed") or 0),
         }
         return Resolved(kind, value_digest(facts), facts)
