@@ -52,21 +52,6 @@ class BuildOptions:
     expected: Expectation | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Order:
-    """What is built: a cell, or the export that it is made from."""
-
-    cell: Cell
-    begun: Begun | None
-    export: bool = False
-    offline: bool = False
-
-    @property
-    def done(self) -> StageResults | None:
-        """The stages of the package that it begins with."""
-        return self.begun.results if self.begun else None
-
-
 @dataclass(eq=False)
 class Builder:
     """Builds cells, one after the other, in its own engine host; the store may be shared."""
@@ -150,9 +135,9 @@ class Builder:
 
         `export`: of the export that the cell is made from.
         """
-        order = Order(cell, begin(self.store, cell), export)
-        results = self._walk(order, LookUp(self.store), watching)
-        return self._content(order, results).tree if results else None
+        begun, lookup = begin(self.store, cell), LookUp(self.store)
+        results = self._walk(cell, begun, lookup, watching, export=export)
+        return self._content(cell, begun, results, export=export).tree if results else None
 
     def tools(self) -> dict[str, str]:
         """Versions of the engine's tools."""
@@ -163,7 +148,7 @@ class Builder:
     def keys(self, cell: Cell) -> list[tuple[StageTask, Action | None]]:
         """Every stage run of a cell whose key is known, with its action if the store has one."""
         lookup = LookUp(self.store)
-        self._walk(Order(cell, begin(self.store, cell)), lookup)
+        self._walk(cell, begin(self.store, cell), lookup)
         return lookup.seen
 
     def close(self) -> None:
@@ -184,10 +169,9 @@ class Builder:
         started, began = datetime.now(UTC), time.monotonic()
         begun = None if export else begin(self.store, cell, self.fetch, runner.rules)
         runner.runs = []
-        order = Order(cell, begun, export, offline)
-        results = self._walk(order, runner, runner.watching)
+        results = self._walk(cell, begun, runner, runner.watching, export=export, offline=offline)
         assert results is not None, "a runner resolves every stage or raises"
-        content = self._content(order, results)
+        content = self._content(cell, begun, results, export=export)
         record = package.build_record(
             self.options.stamp,
             export_version or cell.version,
@@ -222,57 +206,53 @@ class Builder:
             claim=None if export else begun.claim if begun else Claim.of(cell),
         )
 
-    def _content(self, order: Order, results: StageResults) -> package.PackageContent:
+    def _content(
+        self, cell: Cell, begun: Begun | None, results: StageResults, *, export: bool
+    ) -> package.PackageContent:
         """What goes into the package. The keys of a cell are noted for `explain`."""
-        cell, begun = order.cell, order.begun
-        if order.export:
+        if export:
             return package.export_content(cell.model, results)
         note_keys(self.store.notes, cell.id, results.keys)
         self_contained = begun.self_contained if begun else self.options.self_contained
         return package.cell_content(cell, results, self_contained=self_contained)
 
     def _walk(
-        self, order: Order, resolver: StageRunner | LookUp, watching: Watching = UNWATCHED
+        self,
+        cell: Cell,
+        begun: Begun | None,
+        resolver: StageRunner | LookUp,
+        watching: Watching = UNWATCHED,
+        *,
+        export: bool = False,
+        offline: bool = False,
     ) -> StageResults | None:
-        """The stages of a cell, of every member of a shared context; None: some are missing."""
-        cell, done = order.cell, order.done
-        if cell.origin is not None and done is None and not order.export:
+        """The stages of a cell, of every member of a shared context; None: some are missing.
+
+        `export`: only of the export that it is made from. What is made of a package names the tools
+        of that.
+        """
+        done, compiler = begun.results if begun else None, None if export else self.compiler
+        if cell.origin is not None and done is None and not export:
             return None
-        one = partial(self._walk_one, order, resolver, watching)
-        if not cell.shares_context or order.export or self.compiler is None:
-            return one(cell, ALONE)
+        engine, tools = (done.engine, done.tools) if done else (self.host.spec.name, self.tools())
+        plans = [done.plan] if done else []
 
-        plans: list[BuildPlan] = []
+        def stages(name: str, member: Cell) -> StageResults | None:
+            request = self._request(member, offline)
+            plan = done.plan if done and self.compiler else self._plan(request, watching)
+            plans.append(compiler.extend(plan, member) if compiler else plan)
+            resolve = partial(resolver.resolve, Member(member, request, plans[-1], name))
+            until = EXPORT if export else ""
+            return walk(engine, tools, plans[-1], resolve, until=until, begun=done)
 
-        def portable(name: str, member: Cell) -> StageResults | None:
-            results = done or one(member, name)
-            if results is not None:
-                plans.append(results.plan)
-            return results
+        if not cell.shares_context or compiler is None:
+            return stages(ALONE, cell)
 
         def resolve(task: StageTask) -> Action | None:
-            request = self._request(cell, order.offline)
-            return resolver.resolve(Member(cell, request, plans[-1]), task)
+            return resolver.resolve(Member(cell, self._request(cell, offline), plans[-1]), task)
 
-        return share(cell, portable, partial(self.compiler.shared, cell), resolve)
-
-    def _walk_one(
-        self,
-        order: Order,
-        resolver: StageRunner | LookUp,
-        watching: Watching,
-        cell: Cell,
-        member: str,
-    ) -> StageResults | None:
-        """The stages of one member; what is made of a package names the tools of that."""
-        done = order.done
-        engine, tools = (done.engine, done.tools) if done else (self.host.spec.name, self.tools())
-        request = self._request(cell, order.offline)
-        plan = done.plan if done and self.compiler else self._plan(request, watching)
-        if self.compiler is not None and not order.export:
-            plan = self.compiler.extend(plan, cell)
-        resolve = partial(resolver.resolve, Member(cell, request, plan, member))
-        return walk(engine, tools, plan, resolve, until=EXPORT if order.export else "", begun=done)
+        spec = partial(compiler.shared, cell)
+        return share(cell, lambda name, member: done or stages(name, member), spec, resolve)
 
     def _request(self, cell: Cell, offline: bool) -> Request:
         code, pickle = self.options.remote_code, self.options.pickle
