@@ -17,6 +17,7 @@ from flows.fleet.cleanup import Cleanup
 from flows.fleet.run import state_url
 from flows.fleet.worker_folder import CWD, FOLDER, WORDS, WorkerFolder
 from flows.output.quantity import brief, plain_text
+from flows.packages.cache import place_of
 from flows.plan.needs import words_here
 from flows.settings.engines import engine_spec, slot_count
 from flows.settings.settings import Settings
@@ -66,6 +67,7 @@ class Worker:
         """Check home, state and engines; returns what to announce."""
         if not environ.get("PREFECT_API_URL"):
             raise UsageError("a worker needs a Prefect server", hint="set PREFECT_API_URL")
+        place_of(self.settings, environ)
         work = Workspace(self.settings)
         work.prepare()
         work.tidy()

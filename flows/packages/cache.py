@@ -29,10 +29,11 @@ _DRIVE = re.compile(r"/[A-Za-z]:")
 def open_cache(settings: Settings, store: Store, told: Told) -> Cache | None:
     """The cache, which nothing is asked of yet; None: the settings name none. Machines that sign
     packages sign results too, and take no others: these become part of what they sign."""
-    if not settings.cache:
+    place = place_of(settings, os.environ)
+    if place is None:
         return None
     return Cache(
-        place_of(settings, os.environ),
+        place,
         store,
         writes=not settings.cache_read_only,
         sign=signer_of(settings, STAGE_TYPE),
@@ -41,9 +42,11 @@ def open_cache(settings: Settings, store: Store, told: Told) -> Cache | None:
     )
 
 
-def place_of(settings: Settings, environ: Mapping[str, str]) -> Place:
-    """Where the cache is. Raises `UsageError`."""
-    where = settings.cache or ""
+def place_of(settings: Settings, environ: Mapping[str, str]) -> Place | None:
+    """Where the cache is, which is asked nothing. Raises `UsageError`."""
+    where = settings.cache
+    if not where:
+        return None
     url = urlsplit(where)
     if url.scheme == "file":
         path = unquote(url.path)

@@ -18,6 +18,7 @@ from flows.observe.summary import Summary
 from flows.observe.unserved import UNSERVED, unserved_groups
 from flows.observe.views import choose_view
 from flows.output.quantity import counted
+from flows.packages.cache import place_of
 from flows.packages.signing import signer_of
 from flows.plan.needs import words_here
 from flows.plan.planning import notice_lines, size_of
@@ -63,6 +64,7 @@ class Run:
         if any(cell.origin is None for cell in self.plan.cells()):
             check_engine(self.settings)  # errors in these come before any folder is made
         signer_of(self.settings)
+        place_of(self.settings, os.environ)
         work.prepare()
         work.tidy()
         if self.settings.summary:

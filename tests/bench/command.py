@@ -13,6 +13,7 @@ import psutil
 
 from tests.fakes.engine import SITE
 
+ROOT = Path(__file__).parents[2]
 LABELS = 8
 """Targets of the default matrix."""
 
@@ -26,15 +27,21 @@ class Measured:
     out: str
 
 
-def modelmill(folder: Path, *arguments: str, expect: int = 0) -> Measured:
+def modelmill(
+    folder: Path, *arguments: str, expect: int = 0, module: str = "flows.cli.main"
+) -> Measured:
     """Run `modelmill ARGUMENTS` in a folder and sample its memory."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
-    env = {**kept, "PYTHONPATH": str(SITE), "MODELMILL_RUNTIMES": "none"}
+    env = {
+        **kept,
+        "PYTHONPATH": os.pathsep.join((str(ROOT), str(SITE))),
+        "MODELMILL_RUNTIMES": "none",
+    }
     began = time.perf_counter()
     log = folder / "out.txt"
     with log.open("w") as out:
         popen = subprocess.Popen(
-            [sys.executable, "-m", "flows.cli.main", *arguments],
+            [sys.executable, "-m", module, *arguments],
             cwd=folder,
             env=env,
             stdout=out,

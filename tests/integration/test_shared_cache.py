@@ -322,6 +322,14 @@ def test_credentials_go_to_the_server_and_nowhere_else(
     assert not any(secret in text for text in texts for secret in (SECRET.encode(), pair.encode()))
 
 
+def test_credentials_that_cannot_be_sent_end_a_sweep_before_it_begins(project: Project) -> None:
+    again = words(project, "one", "http://cache")
+    (ran,) = project.session([again], MODELMILL_CACHE_TOKEN=SECRET)
+    assert (ran.code, SECRET in ran.out + ran.err) == (Exit.USAGE, False)
+    assert "the cache http://cache would get credentials in plain text" in ran.err
+    assert not (project.folder / "one").exists()
+
+
 def test_a_killed_sweep_leaves_no_half_of_anything(project: Project, server: CacheServer) -> None:
     outs(project, words(project, "one", server.url))
     held = threading.Event()

@@ -62,7 +62,11 @@ class FolderPlace:
                 else:
                     shutil.copyfile(source, half)
                 path.parent.mkdir(parents=True, exist_ok=True)
-                half.replace(path)
+                try:
+                    half.replace(path)
+                except PermissionError:
+                    if not path.is_file():  # else, on Windows, somebody reads it
+                        raise
 
     def _path(self, name: str) -> Path:
         space, _, digest = name.partition("/")

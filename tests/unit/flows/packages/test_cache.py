@@ -32,6 +32,7 @@ def test_a_cache_is_a_folder_or_a_server(tmp_path: Path, cache: str, where: str)
     base = tmp_path.as_posix()
     settings = resolve({}, {"MODELMILL_CACHE": cache.replace("BASE", base)}, tmp_path)
     place = place_of(settings, {})
+    assert place is not None
     assert isinstance(place, HttpPlace if cache.startswith("http") else FolderPlace)
     assert Path(place.where) == Path(where.replace("BASE", base))
 
@@ -39,7 +40,9 @@ def test_a_cache_is_a_folder_or_a_server(tmp_path: Path, cache: str, where: str)
 def test_a_drive_of_windows_in_a_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = resolve({}, {"MODELMILL_CACHE": "file:///C:/cache"}, tmp_path)
     monkeypatch.setattr("flows.packages.cache.WINDOWS", True)
-    assert place_of(settings, {}).where.replace("\\", "/") == "C:/cache"
+    place = place_of(settings, {})
+    assert place is not None
+    assert place.where.replace("\\", "/") == "C:/cache"
 
 
 @pytest.mark.parametrize(
@@ -97,4 +100,6 @@ def test_credentials_that_cannot_be_sent_safely_are_refused(
 
 def test_credentials_go_to_this_machine_in_plain_text(tmp_path: Path) -> None:
     settings = resolve({"cache": "http://localhost:8080"}, {}, tmp_path)
-    assert place_of(settings, {"MODELMILL_CACHE_TOKEN": SECRET}).where == "http://localhost:8080"
+    place = place_of(settings, {"MODELMILL_CACHE_TOKEN": SECRET})
+    assert place is not None
+    assert place.where == "http://localhost:8080"
