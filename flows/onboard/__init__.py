@@ -16,11 +16,10 @@ no exporter and no torch.
 much work the model is, `goals` is the ladder and its closed set of verdicts. A tier that fails
 prevents higher tiers from running, one that is blocked does not, and one that was not run is never
 shown as passed. `climb` runs the tiers with the ordinary engines, runtimes and rungs of
-verification, and `numbers` measures packages and reads how their export was compared. `folder` is
-the record of an onboarding: the nine items of its report, and every other file by its digest.
-`report` writes it for people.
+verification. `folder` is the record of an onboarding: the nine items of its report, and every other
+file by its digest. `report` writes it for people.
 
-`review` trusts nothing in a folder. It compares every file with its digest, looks the model up
-again, builds one cell again and measures one package again, and reports everything that contradicts
-the claims. Where it cannot check something, it requests changes instead of approving.
+`review` trusts nothing in a folder. It compares every file with its digest, onboards the model
+again into a temporary folder, and reports every difference of the two records. Where it cannot
+check something, it requests changes instead of approving.
 """

@@ -8,10 +8,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from flows.measure.measured import Finder
+from flows.measure.measured import Choice, Finder
 from flows.onboard.folder import CATALOG, FINDING, PROBE, RECORD, REPORT, Package, put
 from flows.onboard.goals import Tier, Verdict
-from flows.onboard.numbers import compared, latency
 from flows.output.masking import masked
 from flows.settings.settings import Settings
 from machine.files import remove, replace_file
@@ -23,7 +22,10 @@ from workers.build.builder import Builder, Built
 from workers.build.stages import Rung
 from workers.errors import BuildFailed
 from workers.host.watch import Watching
+from workers.measure.benchmark import benchmark
+from workers.measure.quiet import quiet
 from workers.measure.result import Benchmark
+from workers.measure.running import Driver
 from workers.verify.ladder.subject import Subject
 from workers.verify.verifier import Climbed, Verifier
 
@@ -265,3 +267,25 @@ def latencies(found: Benchmark) -> dict[str, float]:
     """Of a composite, the sum of its graphs."""
     graphs, names = [one.latency for one in found.graphs if one.latency], ("p50", "p90", "mean")
     return {name: round(sum(getattr(one, name) for one in graphs), 6) for name in names}
+
+
+def latency(
+    finder: Finder, folder: Path, what: str, tell: Callable[[str], None]
+) -> Benchmark | None:
+    """The benchmark of a package, made when nothing else runs on this machine; None if only an
+    emulator of its device is here, whose time says nothing."""
+    settings = finder.settings
+    [subject] = finder.find([str(folder)], Choice())
+    if subject.runtime.emulated:
+        return None
+    driver = Driver(finder.runtimes, Watching(settings.timeout))
+    with quiet(what, wait=True, told=tell):
+        return benchmark(driver, subject, settings.protocol)
+
+
+def compared(manifest: Mapping[str, Any]) -> Mapping[str, Any]:
+    """How the export of a package was compared with its source model; `not`: why it was not."""
+    found = [one["facts"].get("compared") for one in manifest["stages"] if one["stage"] == "export"]
+    return (
+        found[0] if found and isinstance(found[0], dict) else {"not": "the engine does not do it"}
+    )
