@@ -27,8 +27,7 @@ class Limits:
     """The steps of a range."""
     method: str = "minmax"
     margin: float = 0.0
-    """By how much of its size each end of a range is moved outwards, where it is the largest value
-    that was seen."""
+    """By how much of its size each end of a range is moved outwards."""
 
 
 def ranges(
@@ -63,11 +62,15 @@ def ranges(
         for names in parts:
             outputs = ready.run(names, {key: sample[key] for key in inputs if key in sample})
             found.widen(dict(zip(names, outputs, strict=True)))
-    ranges = found.ranges()
+    ranges = {name: _widened(*one, limits.margin) for name, one in found.ranges().items()}
     for name in hidden & ranges.keys():
         low, high = ranges[name]
         ranges[name] = min(low, -limits.depth), high
     return {name: rounded(*bounds) for name, bounds in sorted(ranges.items())}
+
+
+def _widened(low: float, high: float, margin: float) -> tuple[float, float]:
+    return low + margin * min(low, 0.0), high + margin * max(high, 0.0)
 
 
 def float_tensors(model: Any) -> dict[str, Any]:
@@ -139,7 +142,7 @@ class _Found:
         if limits.method == "average" and name not in self._hiding:
             return math.fsum(lows) / len(lows), math.fsum(highs) / len(highs)
         if name not in self._counts:
-            return low + limits.margin * min(low, 0.0), high + limits.margin * max(high, 0.0)
+            return low, high
         if limits.method == "percentile":
             return histograms.percentile(self._counts[name], low, high)
         return histograms.mse(self._counts[name], low, high, limits.levels)

@@ -69,9 +69,8 @@ class FloatGraph:
         key = settings.calibration, settings.smooth
         if key not in self._ranges:
             precision = settings.precision
-            levels, method = qdq.LEVELS[precision], settings.calibration
-            margin = qdq.MARGIN[precision] if method == "minmax" else 0.0
-            limits = calibrate.Limits(masks.DEPTH[precision], levels, method, margin)
+            levels, margin = qdq.LEVELS[precision], qdq.MARGIN[precision]
+            limits = calibrate.Limits(masks.DEPTH[precision], levels, settings.calibration, margin)
             temp = self._temp / f"calibrate-{len(self._ranges)}"
             self._ranges[key] = calibrate.ranges(
                 self.prepared(settings), self._sets, temp, limits, self._progress

@@ -84,6 +84,8 @@ def test_a_margin_moves_both_ends_outwards(tmp_path: Path) -> None:
     rows = np.linspace(-2, 4, 16, dtype=np.float32).reshape(2, 8)
     found = ranges(typed(nodes, {}), [{"x": rows}], tmp_path, margin=0.5)
     assert found == {"x": (-3, 6), "turned": (-6, 3), "y": (0, 6)}
+    cut = ranges(typed(nodes, {}), [{"x": rows}], tmp_path / "cut", "percentile", 0.5)
+    assert 4 < cut["x"][1] <= 6
 
 
 def test_nan_is_an_error_that_names_the_tensor(tmp_path: Path) -> None:
