@@ -13,7 +13,6 @@ FEATURES: Mapping[str, str] = {
     "benchmarks": "flows.measure.bench_run:BenchRun",
     "fleet": "flows.fleet.launch:sweep_on_fleet",
     "resume on a fleet": "flows.fleet.launch:resume_on_fleet",
-    "status of a fleet": "flows.fleet.parent_runs:status_lines",
     "stale champions": "flows.tune.staleness:stale_champions",
     "variables of Azure": "feed.azure.options:VARIABLES",
     "proof": "flows.tune.champions:tuning_of",

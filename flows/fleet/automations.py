@@ -1,4 +1,4 @@
-"""Prefect's automations of a fleet: mark the runs of lost machines as crashed, report failures.
+"""Prefect's automation of a fleet: report failures.
 
 Messages go to a notification block on the server: an existing one (Slack, Teams, mail, ...), given
 by type and name, or a webhook whose address comes from the environment, so that no shell history
@@ -8,73 +8,32 @@ contains it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import timedelta
 from typing import Any, cast
 from uuid import UUID
 
 from prefect.blocks.notifications import CustomWebhookNotificationBlock
 from prefect.client.orchestration import SyncPrefectClient
-from prefect.client.schemas.objects import StateType
-from prefect.events.actions import ChangeFlowRunState, SendNotification
+from prefect.events.actions import SendNotification
 from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture
 from prefect.events.schemas.events import ResourceSpecification
 from prefect.exceptions import ObjectNotFound
 
 from flows.fleet.parent_runs import PARENT_FLOW
-from flows.prefect.shown_run import NO_HEARTBEAT
 from matrix.errors import UsageError
 
 ADDRESS = "NOTIFY_URL"
 """Variable with the address of a webhook."""
 
 WEBHOOK = "webhook"
-_LOST = "modelmill-lost"
 _FAILED = "modelmill-failed"
-_PENDING = "modelmill-pending"
-_HEARTBEAT_LIMIT = timedelta(seconds=90)
-_PENDING_LIMIT = timedelta(hours=1)
-"""Long, because a busy machine is slow; a night that never begins must not block the next ones."""
+_FORMER = ("modelmill-lost", "modelmill-zombie", "modelmill-pending", "modelmill-stuck")
 
 
-def crash_lost_runs(client: SyncPrefectClient) -> str:
-    """Mark lost runs, whose heartbeats stopped, as crashed.
-
-    Works around Prefect (test_no_service_of_the_server_ends_lost_runs): it would show a run whose
-    machine is gone as running for ever. A run that lives says so (`ShownRun.show_alive`).
-    """
-    wanted = _crashes(_LOST, "heartbeat", _HEARTBEAT_LIMIT, NO_HEARTBEAT)
-    return _put(client, wanted, "modelmill-zombie")
-
-
-def crash_pending_runs(client: SyncPrefectClient) -> str:
-    """Mark runs as crashed whose worker died before it began, where no parent or command does it.
-
-    Works around Prefect (test_a_pending_run_is_never_given_to_another_worker).
-    """
-    message = "its worker died before it began"
-    wanted = _crashes(_PENDING, "Pending", _PENDING_LIMIT, message)
-    return _put(client, wanted, "modelmill-stuck")
-
-
-def _crashes(name: str, after: str, within: timedelta, message: str) -> AutomationCore:
-    """Mark a run as crashed when no event follows that one in time."""
-    return AutomationCore(
-        name=name,
-        trigger=EventTrigger(
-            after={f"prefect.flow-run.{after}"},
-            expect={"prefect.flow-run.*"},
-            for_each={"prefect.resource.id"},
-            match=ResourceSpecification({"prefect.resource.id": ["prefect.flow-run.*"]}),
-            posture=Posture.Proactive,
-            threshold=1,
-            within=within,
-        ),
-        actions=[
-            ChangeFlowRunState(
-                name="Crashed", state=StateType.CRASHED, message=message, force=False
-            )
-        ],
-    )
+def remove_former(client: SyncPrefectClient) -> None:
+    """Remove the automations of earlier versions, which took silent runs for dead."""
+    for name in _FORMER:
+        for found in client.read_automations_by_name(name):
+            client.delete_automation(found.id)
 
 
 def notify_of_failures(client: SyncPrefectClient, block: str, environ: Mapping[str, str]) -> str:
@@ -102,11 +61,9 @@ def notify_of_failures(client: SyncPrefectClient, block: str, environ: Mapping[s
     return _put(client, wanted)
 
 
-def _put(client: SyncPrefectClient, wanted: AutomationCore, *formerly: str) -> str:
-    """Create or update it. `formerly`: the name that an earlier modelmill gave it."""
-    named = (client.read_automations_by_name(name) for name in (wanted.name, *formerly))
-    found = next(filter(None, named), None)
-    if found:
+def _put(client: SyncPrefectClient, wanted: AutomationCore) -> str:
+    """Create or update it."""
+    if found := client.read_automations_by_name(wanted.name):
         client.update_automation(found[0].id, wanted)
     else:
         client.create_automation(wanted)

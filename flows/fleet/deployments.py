@@ -16,7 +16,7 @@ from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
 from pydantic import ValidationError
 
 from flows.fleet import entrypoints
-from flows.fleet.automations import crash_lost_runs, crash_pending_runs, notify_of_failures
+from flows.fleet.automations import notify_of_failures, remove_former
 from flows.fleet.parent_runs import NIGHTLY, PARENT_FLOW
 from flows.fleet.worker import SWEEPS
 from matrix.errors import UsageError
@@ -29,14 +29,14 @@ _TEMPLATE = {
 
 
 def deploy(pool: str) -> list[str]:
-    """Create or update pools, deployments and automations; returns the names of the latter two."""
+    """Create or update pools and deployments; returns the names of the latter."""
     with get_client(sync_client=True) as client:
         for name in (pool, pool + SWEEPS):
             _pool(client, name)
         _deployment(client, entrypoints.slot, pool, pool)
         _deployment(client, entrypoints.parent, pool, pool + SWEEPS, parameters={"pool": pool})
-        automations = [crash_lost_runs(client), crash_pending_runs(client)]
-    return [f"{PARENT_FLOW}/{pool}", f"{entrypoints.slot.name}/{pool}", *automations]
+        remove_former(client)
+    return [f"{PARENT_FLOW}/{pool}", f"{entrypoints.slot.name}/{pool}"]
 
 
 def deploy_notification(block: str, environ: Mapping[str, str]) -> str:

@@ -6,8 +6,9 @@ import contextvars
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,10 @@ from prefect.client.schemas.objects import State
 from prefect.states import Cancelled, Completed, Failed
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
+from flows.fleet.lead import NIGHTLY, Heartbeat, earlier_night
 from flows.fleet.parent import Parent
-from flows.fleet.parent_display import AWAY, ParentDisplay, tags_of
-from flows.fleet.parent_runs import PARENT_FLOW, earlier_night, nightly_tags, this_run
+from flows.fleet.parent_display import ParentDisplay, tags_of
+from flows.fleet.parent_runs import AWAY, PARENT_FLOW, another_parent, nightly_of, this_run
 from flows.fleet.run import FleetRun, read_run, state_url, values_of
 from flows.fleet.slot import FleetSlot
 from flows.fleet.slot_runs import SLOT_FLOW, SlotRuns
@@ -61,7 +63,9 @@ SweepSettings: type[BaseModel] = create_model(
 def slot(stamp: str, sweep: int, run: int) -> State[Any]:  # noqa: ARG001 - names the run
     """Build models of a sweep in this worker slot until nothing is left."""
     stop, here = Stop(), this_run()
-    worker = FleetSlot(sweep, run, os.environ, stop, here.id if here else None)
+    pool = here.work_pool_name if here else None
+    ask = partial(another_parent, pool) if pool else None
+    worker = FleetSlot(sweep, run, os.environ, stop, here.id if here else None, ask)
     error = _in_thread(worker.work, stop)
     if error is not None:
         return _failed(error)
@@ -88,14 +92,10 @@ def parent(
     stop = Stop()
     made: list[Summary] = []
     here = this_run()
-    nightly = nightly_tags(here)
-    if here and nightly and not run:
-        with get_client(sync_client=True) as client:
-            still = earlier_night(client, here)
-        if still:
-            return Cancelled(message=f"left out: {still} of an earlier night is not over")
+    nightly, left_out = nightly_of(here), ""
 
     def work() -> None:
+        nonlocal left_out
         cwd = Path(os.environ.get(CWD, ".")).absolute()
         where = state_url(resolve({}, os.environ, cwd))
         with open_state(where, patience=Patience(stop.wait)) as state:
@@ -105,12 +105,18 @@ def parent(
                     stop.ask()  # cancelled before it began: to begin would plan it again
                     return
             else:
-                recorded = _planned(catalog, stamp, settings, cwd)
+                due = here.expected_start_time if here and nightly else None
+                if due and (still := earlier_night(state, nightly, due.timestamp())):
+                    left_out = f"left out: sweep-{still.stamp} of an earlier night is not over"
+                    return
+                recorded = _planned(catalog, stamp, settings, cwd, nightly)
             made.extend(filter(None, [_sweep(state, recorded, cwd, pool, stop)]))
 
     error = _in_thread(work, stop)
     if error is not None:
         return _failed(error)
+    if left_out:
+        return Cancelled(message=left_out)
     if not made and stop:
         return Cancelled(message="cancelled before it began")
     if not made:
@@ -126,13 +132,15 @@ def _failed(error: MillError) -> State[Any]:
     return Failed(message=str(error)[:500])
 
 
-def _planned(catalog: str, stamp: str, form: BaseModel, cwd: Path) -> FleetRun:
+def _planned(catalog: str, stamp: str, form: BaseModel, cwd: Path, nightly: str) -> FleetRun:
     flags = form.model_dump(exclude_unset=True)
     if stamp != "today":
         flags["stamp"] = stamp
     settings = resolve(flags, os.environ, cwd)
     plan = plan_of(settings, catalog, date.today())  # noqa: DTZ011 - the date of this place
     values = values_of(settings, catalog_reference(settings, catalog))
+    if nightly:
+        values[NIGHTLY] = nightly
     return FleetRun(0, plan, values, Workspace(settings).open_feed().name)
 
 
@@ -142,12 +150,16 @@ def _sweep(
     """None: another parent finishes the sweep."""
     here = this_run()
     worker = WorkerFolder.of(os.environ)
-    with worker.busy() if worker else nullcontext():
+    with worker.busy() if worker else nullcontext(), ExitStack() as living:
         settings = recorded.settings(os.environ, cwd)
         lead = Parent(state, recorded, settings, stop, AWAY, worker)
+        if recorded.id:  # to begin may take long
+            living.enter_context(Heartbeat(state, recorded.sweep, settings.heartbeat))
         led, run = lead.begin()
+        if not recorded.id:
+            living.enter_context(Heartbeat(state, run.sweep, settings.heartbeat))
         parameters = {"stamp": run.plan.stamp, "sweep": run.sweep, "run": run.id}
-        tags = tags_of(run.plan, run.sweep) + nightly_tags(here)
+        tags = tags_of(run.plan, run.sweep)
         known = recorded_estimates(state, run.sweep)
         progress = SweepProgress(state.statuses(run.sweep), publish=led.info.publish, known=known)
         # What was cancelled between the order and now counts too.

@@ -11,11 +11,19 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date
+from functools import partial
 from typing import Any
-from uuid import UUID
 
-from flows.fleet.failed_starts import PendingRuns
-from flows.fleet.parent_runs import ParentRuns, check_deployed, reached, submit
+from flows.fleet.lead import ParentWatch
+from flows.fleet.parent_runs import (
+    AWAY,
+    CANCELLED,
+    another_parent,
+    check_deployed,
+    reached,
+    refused,
+    submit,
+)
 from flows.fleet.run import FLAGS, FleetRun, NoFleetRun, last_run, record_run, state_url, values_of
 from flows.fleet.tuning import BUDGET, CHAMPIONS, conclude_tunings
 from flows.observe.following import Follower
@@ -48,10 +56,8 @@ from state.records import Kind, SweepInfo
 from state.state import State, open_state
 
 _LOOK = 0.5
-_ASK_PREFECT = 10
-"""Every so many looks, whether the parent died."""
-_GONE = 3
-"""How often in a row Prefect has to say so: after an outage it takes living runs for lost."""
+_LOOKS = 10
+"""After so many looks, one whether there is a parent."""
 
 
 class ParentLost(MillError):
@@ -85,8 +91,8 @@ class Launch:
             sweep.by_memory, sweep.flags = True, FLAGS
             run = self._record(sweep)
             with reached():
-                parent = submit(self.pool, run)
-            self._follow(state, run, parent, stop)
+                submit(self.pool, run)
+            self._follow(state, run, stop)
             if stop:
                 cancel_sweep(opened, run.sweep)
             sweep.info = info = opened.sweep(run.sweep)
@@ -115,27 +121,30 @@ class Launch:
                 print(line, flush=True)
         return run
 
-    def _follow(self, state: State, run: FleetRun, parent: UUID, stop: Stop) -> None:
+    def _follow(self, state: State, run: FleetRun, stop: Stop) -> None:
         publish = not self.settings.no_publish
         known = estimate(run.plan, state)
         progress = SweepProgress(state.statuses(run.sweep), publish=publish, known=known)
-        pending = PendingRuns(self.settings.start_limit)
-        looks, gone, parents = 0, 0, ParentRuns(self.pool, parent, run, pending)
+        looks, limit = 0, self.settings.start_limit
+        ask = partial(another_parent, self.pool, run)
+        parents = ParentWatch(state, run.sweep, run.id, limit, ask)
         with Follower(state, run.sweep, choose_view(as_json=self.as_json), progress, run.id):
             while not stop.wait(_LOOK):
                 if state.sweep(run.sweep).ended_at is not None:
                     return
                 looks += 1
                 count_slots(state, run.sweep, progress)
-                if looks % _ASK_PREFECT:
+                if looks % _LOOKS:
                     continue
-                gone = gone + 1 if parents.ended() else 0
-                if gone == _GONE:
-                    if state.sweep(run.sweep).ended_at is not None:
-                        return
-                    why = f"ended: {parents.said}" if parents.said else "is gone"
+                parents.look()
+                why = ""
+                with suppress(*AWAY):
+                    why = refused(run.sweep)
+                if why == CANCELLED:  # its process may have been killed before it said so
+                    stop.ask()
+                elif why and state.sweep(run.sweep).ended_at is None:
                     raise ParentLost(
-                        f"the parent of sweep {self.plan.stamp} {why}; its slots continue",
+                        f"the parent of sweep {self.plan.stamp} ended: {why}; its slots continue",
                         hint=f"modelmill resume {self.plan.stamp} --fleet",
                     )
 

@@ -90,11 +90,12 @@ class Parent:
             over = self.supervise(run, slots)
         finally:
             if over:
-                with suppress(*self.away):
-                    slots.cancel_waiting()
-                # Not twice: a resume that has begun meanwhile would take it for its own end.
+                # Not twice: a resume that has begun meanwhile would take it for its own end. Before
+                # the server is asked for anything: it may be slow, and a cancelled run is killed.
                 if self.stop and not isinstance(self.stop.error, StoppedElsewhere):
                     stop_for_all(self.state, run.sweep, self.stop.error)
+                with suppress(*self.away):
+                    slots.cancel_waiting()
         return over
 
     def supervise(self, run: FleetRun, slots: SlotRuns) -> bool:
@@ -153,9 +154,10 @@ class Parent:
     def _submit_slots(self, sweep: int, slots: SlotRuns, demand: Mapping[Words, int]) -> None:
         queues = slots.served_queues()
         slots.refresh()
+        working = sum(not holder.expired for holder in self.state.leases(sweep))
         for queue, words in queues.items():
             wanted = sum(n for needs, n in demand.items() if serves(words, needs))
-            slots.fill(queue, wanted)
+            slots.fill(queue, wanted, working)
         waiting = [needs for needs, count in demand.items() if count]
         machines = list(queues.values())
         if not all(any(serves(words, needs) for words in machines) for needs in waiting):

@@ -11,12 +11,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from uuid import UUID
 
-import httpx
 from prefect.client.orchestration import SyncPrefectClient
-from prefect.exceptions import PrefectException
 
 from feed.azure.address import package_page
 from flows.fleet.launch import count_slots
+from flows.fleet.parent_runs import AWAY
 from flows.observe.progress import SweepProgress
 from flows.observe.summaries import REPORT_NAME, write_summaries
 from flows.observe.summaries.document import SummaryDocument, summary_document
@@ -32,8 +31,6 @@ from matrix.model import Plan
 from matrix.slugs import slug
 from state.state import State
 
-AWAY = (httpx.HTTPError, PrefectException)
-"""What Prefect's client raises while the server is away."""
 _INTERVAL = 5.0
 _MOST_TAGS = 30
 
@@ -72,7 +69,6 @@ class ParentDisplay(View):
             self._updated = time.monotonic()
             count_slots(self.sweep.state, self.sweep.info.id, progress)
             with suppress(*AWAY):
-                self.shown.show_alive(self.client)
                 self.shown.show_progress(self.client, progress, now=True)
 
     def close(self) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from uuid import UUID
 
+from flows.fleet.lead import ParentWatch
 from flows.fleet.run import FLAGS, FleetRun, read_run, state_url
 from flows.fleet.worker_folder import CWD, WORDS, WorkerFolder
 from flows.plan.needs import words_here
@@ -27,18 +29,23 @@ from matrix.needs import Words, from_text
 from state.database import Patience
 from state.state import State, open_state
 
+_LOOK = 5.0
+"""Seconds between two looks whether the parent lives."""
 TURN = 600.0
 """Seconds after which a slot makes room, if another sweep waits."""
 
 
 @dataclass
 class SlotWatch(CancellationWatch):
-    """Also notices that the worker drains, and that another sweep waits for this slot."""
+    """Also notices that the worker drains, that another sweep waits for this slot, and that the
+    sweep has no parent."""
 
     worker: WorkerFolder | None = None
+    parents: ParentWatch | None = None
     closing: threading.Event = field(default_factory=threading.Event)
     """Set: lease no other model."""
     _began: float = field(default_factory=time.monotonic)
+    _looked: float = field(default_factory=time.monotonic)
 
     def check(self) -> None:
         """Look once; the worker first, for the database may be away."""
@@ -48,6 +55,9 @@ class SlotWatch(CancellationWatch):
             elif self.worker.draining:
                 self.closing.set()
         super().check()
+        if self.parents and not self.stop and time.monotonic() - self._looked > _LOOK:
+            self._looked = time.monotonic()
+            self.parents.look()
         if time.monotonic() - self._began > TURN and self._others_wait():
             self.closing.set()
 
@@ -68,6 +78,8 @@ class FleetSlot:
     stop: Stop
     flow_run: UUID | None = None
     """The flow run around it, which shows its models."""
+    ask: Callable[[FleetRun, str], bool] | None = None
+    """Asks for another parent, in the pool of this slot."""
 
     def work(self) -> None:
         """From the ids of the sweep and its run to the end."""
@@ -83,6 +95,14 @@ class FleetSlot:
             patience.through(watch.check)
             if self.stop or watch.closing.is_set():
                 return
+            if self.ask:
+                watch.parents = ParentWatch(
+                    state.at_once,
+                    self.sweep,
+                    self.run,
+                    settings.start_limit,
+                    partial(self.ask, run),
+                )
             with watch, worker.busy() if worker else nullcontext():
                 self._build(state, run, settings, watch)
 

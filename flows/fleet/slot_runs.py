@@ -44,9 +44,8 @@ class SlotRuns:
     tags: list[str]
     start_limit: float
     """Seconds after which a run that has not begun no longer counts as one that waits."""
-    _running: Counter[str] = field(default_factory=Counter)
-    """By queue, like the next ones."""
     _waiting: Counter[str] = field(default_factory=Counter)
+    """By queue."""
     _polls: dict[str, tuple[object, float]] = field(default_factory=dict)
     """The time of the last poll by the server's clock, and when we first saw it by ours."""
     _asked: float = 0.0
@@ -81,22 +80,22 @@ class SlotRuns:
         return found
 
     def refresh(self) -> None:
-        """Count waiting and running slot runs. Slot runs of an older run notice that it is over."""
-        self._running, self._waiting = Counter(), Counter()
+        """Count waiting slot runs. Slot runs of an older run notice that it is over."""
+        self._waiting = Counter()
         self._failed = failed_starts(filter(self._of_this_run, self._ended()))
         for run in filter(self._of_this_run, list(self._unfinished())):
-            if self._pending.overdue(run):
-                continue  # if it begins after all, there is one slot more
-            (self._waiting if _waits(run) else self._running)[str(run.work_queue_name)] += 1
+            # If one that is overdue begins after all, there is one slot more.
+            if not self._pending.overdue(run) and _waits(run):
+                self._waiting[str(run.work_queue_name)] += 1
 
-    def fill(self, queue: str, demand: int) -> None:
-        """Let as many wait as run, a few at least, but no more than there is work for.
+    def fill(self, queue: str, demand: int, working: int) -> None:
+        """Let as many wait as slots work, a few at least, but no more than there is work for.
 
         Where slots fail, one waits, after a pause.
         """
         failed = self._failed.get(queue)
         fewest = _FEWEST if failed is None else 1
-        wanted = min(demand, max(fewest, self._running[queue]))
+        wanted = min(demand, max(fewest, working))
         missing = wanted - self._waiting[queue]
         if missing <= 0:
             return

@@ -40,8 +40,6 @@ _DEFAULTS = {
     # Works around Prefect (test_a_worker_asks_for_what_is_due_by_its_own_clock): that clock may be
     # behind the server's.
     "PREFECT_WORKER_PREFETCH_SECONDS": "120",
-    # The limit of automations.crash_lost_runs is three of these.
-    "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
     "PREFECT_LOGGING_LEVEL": "WARNING",
     "DO_NOT_TRACK": "1",
 }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 
-from flows.features import feature
 from flows.observe.evidence import notices_of, partly_taken, rungs_of
 from flows.observe.summary import Summary, open_text
 from flows.observe.unserved import unserved_of
@@ -69,11 +68,7 @@ def idle_lines(state: StateReader, info: SweepInfo, summary: Summary) -> list[st
     idle = "; if that lasts" if ending else ", no process is working"
     lines = [] if busy else [f"{open_text(summary)}{idle}"]
     lines += why.lines() if info.exit_code is None else []
-    if why.fleet and info.exit_code is None and lines:
-        hosts = {one.host.partition("/")[0] for one in state.leases() if not one.expired}
-        lines += feature("status of a fleet")(info.id, info.stamp, hosts)
-        return lines
-    if not busy:
+    if not busy and not (why.fleet and info.exit_code is None and why.silent is None):
         lines[0] += f": modelmill resume {info.stamp}{' --fleet' if why.fleet else ''}"
     return lines
 

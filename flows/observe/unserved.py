@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from flows.output.quantity import counted
+from flows.output.quantity import counted, show_duration
 from flows.plan.recorded import FLEET, PLAN
 from matrix.model import is_export
 from matrix.needs import Words, emulates, is_measuring, lacking, serves
@@ -25,6 +25,9 @@ UNSERVED = "unserved"
 """Key of the notice: an entry for each group of cells that no available machine can do, and each
 kind of machine whose slots fail."""
 
+BEAT, SILENCE = "heartbeat", "silence"
+"""Keys of the notice by which a parent says that it lives: the seconds until the next one, and
+those after which it is silent."""
 NOT_TAKEN_UP = "no worker has started this sweep yet: does one run in its pool (modelmill worker)?"
 _SHOWN = 3
 _KEPT = 5
@@ -47,13 +50,21 @@ class Unserved:
     ordered_at: float | None = None
     """When the sweep was submitted to a fleet, if no parent has begun."""
     groups: Sequence[Json] = ()
+    silent: float | None = None
+    """For how many seconds its parent has been silent, if that is too long."""
 
     def lines(self) -> list[str]:
         """For people; empty: nothing known."""
         if self.ordered_at is not None:
             return [NOT_TAKEN_UP]
+        lines = []
+        if self.silent is not None:
+            told = f"its parent has said nothing for {show_duration(self.silent)}"
+            lines.append(f"{told}; whoever works on the sweep or follows it asks for another one")
         with reading("a notice of what waits for a machine"):
-            return [line for group in self.groups for line in (_what(group), self._next(group))]
+            for group in self.groups:
+                lines += [_what(group), self._next(group)]
+        return lines
 
     def _next(self, group: Json) -> str:
         words = [str(word) for word in group.get("needs", ())]
@@ -81,12 +92,17 @@ def unserved_of(state: StateReader, sweep: int) -> Unserved:
     started = state.newest_event(sweep, Kind.STARTED)
     fleet = started is not None and FLEET in (started.data or {})
     stamp = state.sweep(sweep).stamp
-    notices = [one.data or {} for one in state.events(sweep, begun.id, kind=Kind.NOTICE)]
+    events = list(state.events(sweep, begun.id, kind=Kind.NOTICE))
+    notices = [one.data or {} for one in events]
     # A parent notes the plan of a run when it begins; the command that submits one does not.
     if fleet and not any(PLAN in notice for notice in notices):
         return Unserved(stamp, fleet, begun.at)
     told = [notice[UNSERVED] for notice in notices if UNSERVED in notice]
-    return Unserved(stamp, fleet, groups=told[-1] if told else ())
+    beats = [one for one in events if BEAT in (one.data or {})]
+    silent = state.now() - beats[-1].at if beats else 0.0
+    with reading("the heartbeat of a parent"):
+        late = bool(beats) and silent > float((beats[-1].data or {})[SILENCE])
+    return Unserved(stamp, fleet, groups=told[-1] if told else (), silent=silent if late else None)
 
 
 def unserved_groups(

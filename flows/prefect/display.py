@@ -190,7 +190,6 @@ class Display:
                 self._told = event.id
             if over:
                 return
-            run.show_alive(client)
             if self.flow_run is None:
                 run.show_progress(client, self.progress)
             run.show_activities(client, self._state.leases(self.sweep.info.id))

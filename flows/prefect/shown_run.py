@@ -39,8 +39,6 @@ from matrix.model import PlannedModel
 from matrix.status import Status
 from state.records import Event, Holder, Kind, Outcome
 
-NO_HEARTBEAT = "no heartbeat"
-"""What the automation of a fleet says of a run that it takes for lost."""
 MOST_ROWS = 2000
 """Of the table of outcomes."""
 FLOW_NAME = "modelmill-sweep"
@@ -96,7 +94,6 @@ class ShownRun:
     """By the token of the lease."""
     _progress: str | None = None
     _moved_at: float = 0.0
-    _asked_at: float = 0.0
 
     def begin(self, client: SyncPrefectClient) -> bool:
         """Create the flow run, or find it again. False: the server has forgotten it, and has to be
@@ -127,17 +124,6 @@ class ShownRun:
         if event.kind in _OVER:
             client.set_task_run_state(attempt.id, _state_of(attempt, event), force=True)
             del self._attempts[event.token or 0]
-
-    def show_alive(self, client: SyncPrefectClient) -> None:
-        """Show the flow run around us as running again, every few seconds, if the server lost our
-        heartbeats in an outage. What anybody else said of it stays."""
-        if self.flow_run is None or time.monotonic() < self._asked_at + _PROGRESS_INTERVAL:
-            return
-        self._asked_at = time.monotonic()
-        state = client.read_flow_run(self.flow_run).state
-        if state is not None and state.is_crashed() and state.message == NO_HEARTBEAT:
-            again: State[Any] = Running(message="it was there all the time")
-            client.set_flow_run_state(self.flow_run, again, force=True)
 
     def show_progress(
         self, client: SyncPrefectClient, progress: SweepProgress, *, now: bool = False

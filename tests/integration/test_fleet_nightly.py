@@ -7,16 +7,13 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from prefect.client.orchestration import get_client
-from prefect.settings import PREFECT_API_URL, temporary_settings
 
-from flows.fleet.automations import crash_pending_runs
 from flows.fleet.parent_runs import PARENT_FLOW
 from state.state import open_state
 from tests.fleets.machines import POOL, FleetProject, fleet_project, prefect_server
@@ -138,23 +135,6 @@ def test_a_schedule_comes_due(prefect_template: Path, tmp_path: Path) -> None:
             stamp = datetime.now().strftime("%Y%m%d")  # noqa: DTZ005 - the date of this place
             assert eventually(lambda: state.find_sweep(stamp) is not None, LIMIT + 60)
             assert eventually(lambda: project.statuses(stamp) == {"published": 1}, LIMIT)
-
-
-def test_a_run_that_no_worker_begins_is_ended(
-    world: NightlyFleet, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("flows.fleet.automations._PENDING_LIMIT", timedelta(seconds=10))
-    with (
-        temporary_settings({PREFECT_API_URL: str(world.api.base_url).rstrip("/")}),
-        get_client(sync_client=True) as client,
-    ):
-        crash_pending_runs(client)
-    run = world.start(stamp="n9")
-    pending = {"state": {"type": "PENDING", "name": "Pending"}}
-    assert world.api.post(f"/flow_runs/{run}/set_state", json=pending).status_code == 201
-    ended = world.ended(run)
-    assert ended["state_type"] == "CRASHED"
-    assert ended["state"]["message"] == "its worker died before it began"
 
 
 def refuses_what_is_no_parameter(world: NightlyFleet) -> None:

@@ -1,14 +1,13 @@
-"""Automations that a deployment creates, or finds from before."""
+"""Automations of earlier versions go when a fleet is deployed again."""
 
 from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import Any, cast
 
-import pytest
 from prefect.client.orchestration import SyncPrefectClient
 
-from flows.fleet.automations import crash_lost_runs, crash_pending_runs
+from flows.fleet.automations import remove_former
 
 
 class Server:
@@ -20,20 +19,11 @@ class Server:
     def read_automations_by_name(self, name: str) -> list[Any]:
         return [SimpleNamespace(id=key) for key, one in self.names.items() if one == name]
 
-    def create_automation(self, wanted: Any) -> None:
-        self.names[len(self.names)] = wanted.name
-
-    def update_automation(self, key: int, wanted: Any) -> None:
-        self.names[key] = wanted.name
+    def delete_automation(self, key: int) -> None:
+        del self.names[key]
 
 
-@pytest.mark.parametrize(
-    "before",
-    [(), ("modelmill-zombie", "modelmill-stuck"), ("modelmill-lost", "modelmill-pending")],
-)
-def test_each_automation_is_there_once_whatever_its_name_was(before: tuple[str, ...]) -> None:
-    server = Server("somebody's", *before)
-    client = cast("SyncPrefectClient", server)
-    made = [crash_lost_runs(client), crash_pending_runs(client)]
-    assert made == ["modelmill-lost", "modelmill-pending"]
-    assert list(server.names.values()) == ["somebody's", *made]
+def test_what_took_silent_runs_for_dead_goes_and_nothing_else() -> None:
+    server = Server("somebody's", "modelmill-zombie", "modelmill-lost", "modelmill-failed")
+    remove_former(cast("SyncPrefectClient", server))
+    assert list(server.names.values()) == ["somebody's", "modelmill-failed"]

@@ -60,8 +60,9 @@ class Slots(SlotRuns):
     def refresh(self) -> None:
         """Nothing runs."""
 
-    def fill(self, queue: str, demand: int) -> None:
+    def fill(self, queue: str, demand: int, working: int) -> None:
         self.asked[queue] = demand
+        self.working = working
         self.then()
 
     def failing(self) -> dict[str, str]:

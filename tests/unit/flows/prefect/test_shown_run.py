@@ -10,10 +10,8 @@ from uuid import UUID, uuid4
 
 import pytest
 from prefect.client.orchestration import SyncPrefectClient
-from prefect.states import Cancelling, Completed, Crashed, Running
 
 from flows.prefect.old_runs import crash_lost_runs, remove_old_runs
-from flows.prefect.shown_run import NO_HEARTBEAT, ShownRun
 from machine.processes import claim
 from tests.machine.dead import NO_SUCH_PID
 
@@ -65,52 +63,3 @@ def test_runs_that_ended_long_ago_are_removed(monkeypatch: pytest.MonkeyPatch) -
     client = SimpleNamespace(read_flow_runs=found, delete_flow_run=removed.append)
     assert remove_old_runs(cast("SyncPrefectClient", client), 86_400.0 * 30) == 1
     assert removed == [1]
-
-
-@dataclass
-class OneRun:
-    """A flow run of Prefect, and how often it was asked about."""
-
-    state: Any
-    asked: int = 0
-
-    def read_flow_run(self, _run: UUID) -> Any:
-        self.asked += 1
-        return self
-
-    def set_flow_run_state(self, _run: UUID, state: Any, *, force: bool) -> None:
-        assert force  # Prefect refuses to let a run go on that has ended
-        self.state = state
-
-
-def test_a_living_run_that_was_taken_for_lost_is_shown_as_running(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    now = 1000.0
-    monkeypatch.setattr("time.monotonic", lambda: now)
-    server = OneRun(Running())
-    client = cast("SyncPrefectClient", server)
-    shown = ShownRun("s", {}, "", uuid4())
-    shown.show_alive(client)
-    server.state = Crashed(message=NO_HEARTBEAT)
-    shown.show_alive(client)
-    assert (server.asked, server.state.is_crashed()) == (1, True)
-    now += 5.0
-    shown.show_alive(client)
-    assert server.state.is_running()
-
-
-@pytest.mark.parametrize(
-    "state", [Cancelling(), Completed(), Crashed(message="Process exited with status code: -9")]
-)
-def test_what_others_say_of_a_run_stays(state: Any) -> None:
-    server = OneRun(state)
-    shown = ShownRun("s", {}, "", uuid4())
-    shown.show_alive(cast("SyncPrefectClient", server))
-    assert server.state is state
-
-
-def test_a_run_that_only_shows_a_sweep_is_left_alone() -> None:
-    server = OneRun(Crashed(message=NO_HEARTBEAT))
-    ShownRun("s", {}, "").show_alive(cast("SyncPrefectClient", server))
-    assert server.asked == 0
