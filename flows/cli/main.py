@@ -41,6 +41,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
     "see what happened": {
         "status": "show the status of every cell, with next steps for failures",
         "report": "write a sweep as one HTML file",
+        "ui": "open Prefect's interface on the sweeps of this machine",
         "diff": "show what differs between two sweeps, and why",
         "explain": "say why each stage of a cell ran or was reused",
     },

@@ -107,9 +107,13 @@ class Server:
 
 
 def start_server(
-    home: Path, environ: Mapping[str, str], cancel: threading.Event | None = None
+    home: Path,
+    environ: Mapping[str, str],
+    cancel: threading.Event | None = None,
+    interface: int | None = None,
 ) -> Server:
-    """Start a server; `wait` for it before use."""
+    """Start a server; `wait` for it before use. `interface`: the port at which it has Prefect's
+    interface; None: it listens anywhere and has none."""
     prefect_home = prefect_home_of(home, environ)
     try:
         prefect_home.mkdir(parents=True, exist_ok=True)
@@ -117,7 +121,7 @@ def start_server(
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         lock = _wait_for_turn(prefect_home, cancel or threading.Event())
         try:
-            return _spawn(prefect_home, environ, lock)
+            return _spawn(prefect_home, environ, lock, interface)
         except BaseException:
             lock.release()
             raise
@@ -145,9 +149,19 @@ def _wait_for_turn(prefect_home: Path, cancel: threading.Event) -> FileLock:
         raise MillError(error.message, hint=error.hint) from error
 
 
-def _spawn(prefect_home: Path, environ: Mapping[str, str], lock: FileLock) -> Server:
-    port = free_port()
+def _spawn(
+    prefect_home: Path, environ: Mapping[str, str], lock: FileLock, interface: int | None
+) -> Server:
+    port = interface or free_port()
     env = {**_server_environment(environ), **ENVIRONMENT, "PREFECT_HOME": str(prefect_home)}
+    if interface is not None:
+        env |= {
+            "PREFECT_UI_ENABLED": "1",
+            "PREFECT__SERVER_EPHEMERAL": "",  # one of that kind has no interface
+            "PREFECT_UI_API_URL": f"http://127.0.0.1:{port}/api",
+            "PREFECT_UI_STATIC_DIRECTORY": str(prefect_home / "interface"),
+            "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
+        }
     with (prefect_home / "server.log").open("wb") as output:
         process = start(
             module_command("flows.prefect.server_process", str(port)),
@@ -185,6 +199,18 @@ def free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+def is_taken(port: int) -> bool:
+    """Whether a server could not listen there."""
+    with socket.socket() as probe:
+        if os.name == "posix":  # as servers do: a port that was just left is free
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except (OSError, OverflowError):
+            return True
+    return False
 
 
 def healthy(url: str) -> bool:
