@@ -10,7 +10,7 @@ from onnx import helper
 
 from tests.engines import graphs
 from workers.optimum_engine import losses
-from workers.sources import model_file, runtime
+from workers.sources import model_file, onnx_graph, runtime
 
 RANDOM = np.random.default_rng(3)
 SAMPLE = {"x": RANDOM.standard_normal((4, 8)).astype(np.float32)}
@@ -22,6 +22,44 @@ def ready(nodes: list[Any], weights: dict[str, Any], folder: Path) -> Path:
     model_file.save(graphs.model(nodes, weights, out=["batch", 8]), folder / "ready")
     runtime.add_types(folder / "ready", folder / "types")
     return folder / "ready"
+
+
+def convolution(folder: Path, *, quantized: bool) -> Path:
+    """The folder of a Conv in float, or of one that stands between quantized tensors."""
+    random = np.random.default_rng(7)
+    weight = random.standard_normal((4, 8, 1)) * np.array([300, 1, 1, 0.01])[:, None, None]
+    weights: dict[str, Any] = {"w": weight.astype(np.float32)}
+    nodes = [helper.make_node("Unsqueeze", ["x", "last"], ["wide"])]
+    weights["last"] = np.array([2])
+    if quantized:
+        for name, step in (("wide", 1e-4), ("made", 0.1)):
+            own = [f"{name}/step", f"{name}/zero"]
+            weights |= {own[0]: np.float32(step), own[1]: np.uint16(32768)}
+            rest = [[f"{name}/whole", *own], [name, *own]]
+            nodes += [
+                helper.make_node("QuantizeLinear", rest[1], rest[0][:1]),
+                helper.make_node("DequantizeLinear", rest[0], [f"{name}/near"]),
+            ]
+    end = "/near" if quantized else ""
+    nodes.append(helper.make_node("Conv", [f"wide{end}", "w"], ["made"]))
+    nodes.append(helper.make_node("Squeeze", [f"made{end}", "last"], ["y"]))
+    model = graphs.model(nodes, weights, opset=21, out=["batch", 4])
+    onnx_graph.sort(model.graph)
+    model_file.save(model, folder)
+    return folder
+
+
+def test_graphs_are_compared_as_apps_open_them(tmp_path: Path) -> None:
+    """ONNX Runtime quantizes weights that were left in float between quantized tensors."""
+    random = np.random.default_rng(5)
+    sets = [{"x": random.standard_normal((4, 8)).astype(np.float32)} for _ in range(3)]
+    plain = convolution(tmp_path / "float", quantized=False)
+    folder = convolution(tmp_path / "quantized", quantized=True)
+    judge = losses.Judge(plain, sets, {"snr": 15.0})
+    literal = runtime.session(folder / model_file.MODEL)
+    exact = judge.between([runtime.run(literal, one) for one in sets])
+    assert exact.snr > 60
+    assert judge.distance(folder).snr < exact.snr - 10
 
 
 def test_a_result_costs_what_the_outputs_lose_not_what_it_loses_itself(tmp_path: Path) -> None:
