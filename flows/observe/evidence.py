@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import Any
 
 from flows.output.quantity import show_duration, show_size
@@ -13,6 +14,7 @@ from matrix.verification import RUNGS
 from state.damage import damaged
 from state.records import Outcome
 from workers.verify.ladder.observed import took
+from workers.verify.ladder.proof import Proof, proof_of
 
 Json = Mapping[str, Any]
 EMULATED = "measured on an emulator: these times and sizes say nothing about the device"
@@ -24,6 +26,11 @@ def rungs_of(one: Outcome) -> list[Json]:
     if not isinstance(rungs, list) or len(found) < len(rungs):
         raise damaged(f"evidence of {one.cell}: rungs")
     return found
+
+
+def judged_of(one: Outcome) -> Proof | None:
+    """What a cell was judged on, and how well it agrees; None: it was not compared."""
+    return proof_of(rungs_of(one))
 
 
 def level_of(rungs: Iterable[Json]) -> str | None:
@@ -67,6 +74,40 @@ def _own_runtime(evidence: Json | None) -> Json:
     """The runtime of the target's own provider, if it ran there."""
     ran = (one for one in _listed(evidence, "runtimes") if one.get("own") and one.get("ran"))
     return next(ran, {})
+
+
+class Where(StrEnum):
+    """What stood for the device when a package was verified, the strongest evidence first."""
+
+    OWN = "its own device"
+    EMULATED = "its own provider, emulated"
+    IN_PLACE = "ONNX Runtime CPU in place of its own provider"
+
+
+@dataclass(frozen=True, slots=True)
+class RunOn:
+    """On what a package was verified, for people in `str`."""
+
+    where: Where
+    name: str = ""
+    """Of the target's own runtime, if it ran there."""
+    why: str = ""
+    """Why it did not."""
+
+    def __str__(self) -> str:
+        return self.name or str(self.where)
+
+
+def run_on(evidence: Json | None) -> RunOn | None:
+    """What a build record, or the evidence of an outcome, says; None: nothing ran."""
+    if own := _own_runtime(evidence):
+        where = Where.EMULATED if own.get("emulated") else Where.OWN
+        return RunOn(where, str(own.get("name") or where))
+    tried = _listed(evidence, "runtimes")
+    if not any(one.get("ran") for one in tried):
+        return None
+    own = next((one for one in tried if one.get("own")), {})
+    return RunOn(Where.IN_PLACE, why=str(own.get("not_run") or own.get("why") or ""))
 
 
 def partly_taken(evidence: Json | None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from flows.observe.evidence import notices_of, partly_taken, rungs_of
+from flows.observe.evidence import judged_of, notices_of, partly_taken, run_on
 from flows.observe.summary import Summary, open_text
 from flows.observe.unserved import unserved_of
 from flows.output.quantity import brief, limited, plain_text, show_duration, show_moment, show_size
@@ -15,7 +15,6 @@ from matrix.status import Status
 from matrix.trials import TuningStatus
 from state.reading import StateReader
 from state.records import Outcome, SweepInfo
-from workers.verify.ladder.proof import proof_of
 
 _MOST_CELLS = 20
 """Cells that are listed for a cause; `--json` has all."""
@@ -106,7 +105,9 @@ def _facts(one: Outcome) -> str:
     if one.seconds:
         parts.append(show_duration(one.seconds))
     parts.append("export" if is_export(one.cell) else one.precision)
-    proof = proof_of(rungs_of(one))
+    if ran := run_on(one.evidence):
+        parts.append(f"on {ran}")
+    proof = judged_of(one)
     told = [*([str(proof)] if proof else []), *filter(None, [partly_taken(one.evidence)])]
     notices = (brief(one, _SHORT) for one in (*told, *notices_of(one.evidence)))
     return "; ".join([" ".join(parts), *notices])

@@ -14,7 +14,15 @@ from typing import Any
 
 from flows.observe.diff.comparison import MEANINGS, Change, ChangeKind, Comparison
 from flows.observe.diff.text import deltas
-from flows.observe.evidence import level_of, notices_of, opening_of, rungs_of, sharing_of
+from flows.observe.evidence import (
+    judged_of,
+    level_of,
+    notices_of,
+    opening_of,
+    run_on,
+    rungs_of,
+    sharing_of,
+)
 from flows.observe.failures import FailureGroup
 from flows.observe.latency import comparison_of, view_of
 from flows.observe.summaries.document import duration_of
@@ -36,7 +44,6 @@ from state.records import (
     StageRun,
     SweepInfo,
 )
-from workers.verify.ladder.proof import proof_of
 
 SCHEMA = 1
 LOG_LENGTH = 6_000
@@ -153,6 +160,7 @@ class _Cells:
         measured = self.data.measurements[one.tree or ""]
         timed = [other for other in measured if other.kind is MeasurementKind.BENCHMARK]
         opening, sharing = opening_of(one.evidence), sharing_of(one.evidence)
+        ran = run_on(one.evidence)
         return known(
             row=row,
             column=column,
@@ -165,6 +173,9 @@ class _Cells:
             rungs=rungs,
             level=level_of(rungs),
             proof=self._proof(one),
+            run_on=known(name=_masked(str(ran)), where=ran.where, why=_masked(ran.why))
+            if ran
+            else None,
             notices=[_masked(notice) for notice in notices_of(one.evidence)],
             opening=asdict(opening) if opening else None,
             sharing=asdict(sharing) if sharing else None,
@@ -183,7 +194,7 @@ class _Cells:
 
     def _proof(self, one: Outcome) -> Json | None:
         """What it was judged on, and how well it agrees."""
-        proof = proof_of(rungs_of(one))
+        proof = judged_of(one)
         if proof is None:
             return None
         figure = "" if proof.snr is None else f"{proof.snr:g} dB"

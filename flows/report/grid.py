@@ -104,8 +104,6 @@ def totals(cells: Sequence[Json], models: int, summary: Summary) -> Json:
         "seconds_run": round(sum(one["seconds"] for one in stages if not one["reused"]), 3),
         "seconds_saved": round(sum(one["saved"] for one in reused), 3),
         "bytes_saved": sum(one["bytes"] for one in reused),
-        # By the kind of the samples: how many cells were judged on them.
-        "samples": dict(Counter(one["proof"]["samples"] for one in cells if "proof" in one)),
     }
 
 
@@ -148,6 +146,8 @@ def pass_rates(cells: Sequence[Json], rows: Sequence[Json]) -> list[Json]:
 def _rate(priority: str | None, column: int | None, cells: Sequence[Json]) -> Json:
     passed = [cell for cell in cells if cell["status"] in _PASSED]
     levels = [cell["level"] for cell in passed if "level" in cell]
+    # On what they were verified, and on which kind of samples.
+    evidence = passed if priority is None else []
     return known(
         priority=priority,
         column=column,
@@ -155,4 +155,6 @@ def _rate(priority: str | None, column: int | None, cells: Sequence[Json]) -> Js
         ended=len(cells),
         # What all cells that passed have reached.
         level=min(levels, key=RUNGS.index, default=None),
+        where=dict(Counter(one["run_on"]["where"] for one in evidence if "run_on" in one)),
+        samples=dict(Counter(one["proof"]["samples"] for one in evidence if "proof" in one)),
     )

@@ -106,7 +106,7 @@ def _ls(arguments: Arguments) -> None:
 
 def _show(arguments: Arguments) -> None:
     from feed.listing import show
-    from flows.observe.evidence import opening_lines, opening_of, sharing_of
+    from flows.observe.evidence import opening_lines, opening_of, run_on, sharing_of
     from workers.verify.ladder.proof import proof_of
 
     feed = _open(arguments)
@@ -120,6 +120,9 @@ def _show(arguments: Arguments) -> None:
     if proof := proof_of((record or {}).get("verification", ())):
         document["samples"] = asdict(proof)
         lines.append(f"verified on {proof}")
+    if ran := run_on(record):
+        document["run_on"] = str(ran)
+        lines.append(f"run on {ran}" + (f": {ran.why}" if ran.why else ""))
     if sharing:
         lines.append(f"{sharing.graphs} graphs share one context of {show_size(sharing.together)}")
     print_result(arguments, document, lines)

@@ -9,7 +9,7 @@ from enum import Enum, StrEnum
 from typing import Any
 
 from flows.observe.diff.inputs import InputChange, Made, input_changes
-from flows.observe.evidence import rungs_of, weaker
+from flows.observe.evidence import judged_of, rungs_of, weaker
 from flows.observe.latency import LatencyChange
 from flows.observe.latency import changes as latency_changes
 from flows.observe.sweep_data import SweepData
@@ -17,7 +17,6 @@ from matrix.model import is_export
 from matrix.status import Status
 from state.reading import StateReader
 from state.records import Measurement, Outcome, SweepInfo
-from workers.verify.ladder.proof import proof_of
 
 
 class ChangeKind(StrEnum):
@@ -184,7 +183,7 @@ class _Half(SweepData):
             return None
         latest = {(run.stage, run.component): run.key for run in self.runs[one.cell]}
         took = [self.seconds[key] for key in latest.values() if key in self.seconds]
-        proof = proof_of(rungs_of(one))
+        proof = judged_of(one)
         return Side(
             status=str(one.status),
             version=str((one.detail or {}).get("same_as", one.version)),

@@ -11,14 +11,13 @@ from math import inf
 from typing import Any
 
 from flows.observe.diff.comparison import ChangeKind, Comparison, compare
-from flows.observe.evidence import rungs_of
+from flows.observe.evidence import judged_of, run_on
 from flows.observe.progress import UNSHOWN
 from flows.observe.summary import Summary, summary_of
 from flows.output.quantity import counted, show_duration
 from matrix.model import is_export
 from state.reading import StateReader
 from state.records import Event, Kind, Outcome, SweepInfo
-from workers.verify.ladder.proof import proof_of
 
 SCHEMA = 1
 
@@ -174,7 +173,7 @@ _COPIED = (
 
 
 def _cell(one: Outcome) -> Mapping[str, Any]:
-    proof = proof_of(rungs_of(one))
+    proof, ran = judged_of(one), run_on(one.evidence)
     return {
         "id": one.cell,
         "kind": "export" if is_export(one.cell) else "cell",
@@ -183,4 +182,5 @@ def _cell(one: Outcome) -> Mapping[str, Any]:
         "version": str((one.detail or {}).get("same_as", one.version)),
         **{name: getattr(one, name) for name in _COPIED},
         "samples": None if proof is None else asdict(proof),
+        "run_on": None if ran is None else str(ran),
     }

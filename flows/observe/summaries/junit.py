@@ -13,14 +13,13 @@ from collections.abc import Iterable
 from itertools import groupby
 from xml.etree import ElementTree as ET
 
-from flows.observe.evidence import rungs_of
+from flows.observe.evidence import judged_of, run_on
 from flows.observe.summaries.document import SummaryDocument
 from flows.output.masking import masked
 from flows.output.quantity import brief, plain_text
 from matrix.model import is_export
 from matrix.status import Status
 from state.records import Outcome
-from workers.verify.ladder.proof import proof_of
 
 _LOG_LENGTH = 4_000
 _COUNTED = {"tests": "testcase", "failures": "failure", "errors": "error", "skipped": "skipped"}
@@ -68,11 +67,13 @@ def _suite(root: ET.Element, name: str, outcomes: list[Outcome], document: Summa
     _causes(suite, outcomes, document)
     for one in outcomes:
         target, took = _text(one.cell.rpartition("@")[2]), one.seconds or 0.0
-        about = {"classname": _text(name), "name": target, "time": f"{took:.3f}"}
-        case = ET.SubElement(suite, "testcase", about)
-        if proof := proof_of(rungs_of(one)):
-            told = ET.SubElement(case, "properties")
-            ET.SubElement(told, "property", name="verified on", value=_text(str(proof)))
+        facts = {"classname": _text(name), "name": target, "time": f"{took:.3f}"}
+        case = ET.SubElement(suite, "testcase", facts)
+        told = {"verified on": judged_of(one), "run on": run_on(one.evidence)}
+        if known := {about: _text(str(value)) for about, value in told.items() if value}:
+            properties = ET.SubElement(case, "properties")
+            for about, value in known.items():
+                ET.SubElement(properties, "property", name=about, value=value)
         if one.status.failed:
             _failure(case, one)
         elif one.status is Status.SKIPPED:

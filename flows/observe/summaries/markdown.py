@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from flows.observe.diff.comparison import Change, ChangeKind, Comparison
 from flows.observe.diff.text import facts
-from flows.observe.evidence import rungs_of
+from flows.observe.evidence import judged_of, run_on
 from flows.observe.failures import FailureGroup
 from flows.observe.summaries.document import Duration, SummaryDocument
 from flows.observe.summary import Summary, open_text
@@ -16,7 +16,7 @@ from flows.output.quantity import brief, counted, limited, named, show_duration
 from flows.output.table import plain
 from matrix.errors import Exit
 from matrix.status import Status
-from workers.verify.ladder.proof import Proof, proof_of
+from workers.verify.ladder.proof import Proof
 
 _MOST_CAUSES = 100
 _MOST_MODELS = 8
@@ -54,20 +54,22 @@ def _lines(document: SummaryDocument) -> Iterator[str]:
 
 
 def _samples(document: SummaryDocument) -> Iterator[str]:
-    """On what the cells were judged, and their lowest figures."""
-    groups: defaultdict[str, list[Proof]] = defaultdict(list)
-    for proof in filter(None, (proof_of(rungs_of(one)) for one in document.outcomes)):
-        groups[proof.samples].append(proof)
+    """On what the cells were verified, and their lowest figures."""
+    groups: defaultdict[tuple[str, str], list[Proof]] = defaultdict(list)
+    for one in document.outcomes:
+        if proof := judged_of(one):
+            groups[str(run_on(one.evidence) or ""), proof.samples].append(proof)
     if not groups:
         return
-    yield "| verified on | cells | lowest signal-to-noise ratio | lowest agreement |"
-    yield "|---|---:|---:|---:|"
+    yield "| run on | verified on | cells | lowest signal-to-noise ratio | lowest agreement |"
+    yield "|---|---|---:|---:|---:|"
     ordered = sorted(groups.items(), key=lambda item: -len(item[1]))
-    for name, proofs in ordered[:_MOST_CAUSES]:
+    for names, proofs in ordered[:_MOST_CAUSES]:
         snr = min((one.snr for one in proofs if one.snr is not None), default=None)
         agreed = min((one.agreement for one in proofs if one.agreement is not None), default=None)
         figures = "" if snr is None else f"{snr:g} dB", "" if agreed is None else f"{agreed:.1%}"
-        yield f"| {plain(brief(name, 200))} | {len(proofs)} | {' | '.join(figures)} |"
+        about = (plain(brief(name, 200)) for name in names)
+        yield f"| {' | '.join((*about, str(len(proofs)), *figures))} |"
     yield ""
 
 

@@ -91,6 +91,12 @@ function drawRow(place) {
   return row;
 }
 
+// On what a cell was verified, as short as the grid needs it.
+const WHERE = {
+  "its own device": "own device", "its own provider, emulated": "emulated",
+  "ONNX Runtime CPU in place of its own provider": "CPU in its place",
+};
+
 function drawCell(place, column, slot) {
   const index = at[shownRows[place] * columns.length + column];
   const facts = { role: "gridcell", tabindex: "-1", "data-r": place, "data-c": slot, "aria-colindex": slot + 2 };
@@ -101,14 +107,16 @@ function drawCell(place, column, slot) {
   const proof = cell.failure ? undefined : cell.proof;
   const text = [cell.failure || (isExport(cell) ? "onnx" : cell.precision), proof && proof.figure].filter(Boolean).join(" ");
   const level = cell.level && `${cell.failure ? "up to " : ""}${cell.level}`;
-  const told = level && (proof ? `${level} on ${proof.told}` : level);
+  const told = level && [level, proof && `on ${proof.told}`, cell.run_on && `run on ${cell.run_on.name}`].filter(Boolean).join(", ");
   return el("div", {
     ...facts,
     "data-i": index,
     class: `gcell tone-${look.tone}${hits[index] ? "" : " miss"}${index === opened ? " open" : ""}`,
     title: `${cell.id}\n${words(cell.status)}${cell.message ? `: ${cell.message}` : ""}${told ? `\nverified ${told}` : ""}`,
     "aria-label": `${columns[column].label}: ${words(cell.status)} ${text}${told ? `, verified ${told}` : ""}`,
-  }, el("i", { "aria-hidden": "true" }, look.glyph), el("span", {}, text, level && el("small", {}, [level, proof && proof.kind].filter(Boolean).join(" · "))));
+  }, el("i", { "aria-hidden": "true" }, look.glyph), el("span", {}, text, 
+    level && el("small", {}, [level, proof && proof.kind].filter(Boolean).join(" · ")),
+    cell.run_on && el("small", {}, WHERE[cell.run_on.where])));
 }
 
 function settleTab(first, last) {

@@ -23,9 +23,9 @@ function buildTop() {
   ];
   $("tiles").append(...tiles.map(([value, text, alarm]) =>
     el("div", { class: alarm ? "tile alarm" : "tile" }, el("b", {}, String(value)), el("span", {}, text))));
-  const judged = Object.entries(totals.samples || {}).sort((a, b) => b[1] - a[1]).slice(0, 6);
-  if (judged.length) {
-    $("subtitle").append(el("div", {}, `verified on ${judged.map(([kind, number]) => `${kind}: ${counted(number, "cell")}`).join("; ")}`));
+  const all = rateOf() || {};
+  for (const told of [countsText(all.where), countsText(all.samples)]) {
+    if (told) $("subtitle").append(el("div", {}, `verified on ${told}`));
   }
   $("foot").textContent = `modelmill ${heading.version}, made ${moment(heading.generated_at)} from the state ${heading.state}`;
   const shown = (value) => (Array.isArray(value) ? value.join(", ") : String(value));
@@ -112,10 +112,23 @@ function buildRates() {
   const line = (priority) => el("tr", {}, el("th", { scope: "row" }, priority || "all"),
     ...[undefined, ...targets].map((column) => el("td", {}, ...rateParts(rateOf(priority, column)))));
   $("rates").append(el("table", {},
-    el("caption", {}, "Passed, of the cells that ended, and the level of verification that all of these reached"),
+    el("caption", {}, "Passed, of the cells that ended, and the level of verification that all of these reached; below, on what those that passed were verified"),
     el("thead", {}, el("tr", {}, ...["priority", "all targets", ...targets.map((index) => columns[index].label)]
       .map((name) => el("th", { scope: "col" }, name)))),
-    el("tbody", {}, ...priorities.map(line), line())));
+    el("tbody", {}, ...priorities.map(line), line()),
+    evidenceRows("where", targets), evidenceRows("samples", targets)));
+}
+
+// How many of the cells that passed were verified on what, by target.
+function evidenceRows(name, targets) {
+  const kinds = Object.keys((rateOf() || {})[name] || {});
+  return el("tbody", {}, ...kinds.map((kind) => el("tr", {}, el("th", { scope: "row" }, kind),
+    ...[undefined, ...targets].map((column) => el("td", {}, String(((rateOf(undefined, column) || {})[name] || {})[kind] || "–"))))));
+}
+
+function countsText(counts) {
+  return Object.entries(counts || {}).sort((a, b) => b[1] - a[1]).slice(0, 6)
+    .map(([kind, number]) => `${kind}: ${counted(number, "cell")}`).join("; ");
 }
 
 function rateParts(rate) {

@@ -11,6 +11,7 @@ import pytest
 
 from flows.observe.diff.comparison import ChangeKind, compare
 from flows.observe.diff.text import lines
+from flows.observe.evidence import Where, run_on
 from flows.observe.status import print_status
 from flows.observe.summaries.document import SummaryDocument, summary_document
 from flows.observe.summaries.junit import junit
@@ -24,6 +25,11 @@ from tests.sweeps.in_memory import SweepHarness, make_plan, small_model
 from tests.verification.evidence import proven
 
 REAL = "16 processor samples, 24.5 dB, 98.0% agree"
+EMULATED = "QNNExecutionProvider npu (emulated)"
+IN_PLACE = "ONNX Runtime CPU in place of its own provider"
+CPU_RUN = {"name": "CPUExecutionProvider cpu", "own": False, "ran": True}
+OWN_RUN = {"name": EMULATED, "own": True, "ran": True, "emulated": True}
+NOT_RUN = {"own": True, "not_run": "openvino is not installed"}
 ACCEPTED = "synthetic samples (accepted: a private sensor)"
 
 
@@ -36,8 +42,9 @@ def verified(harness: SweepHarness) -> SweepInfo:
         "qnn_npu": proven("processor"),
         "mlas_cpu": proven("synthetic", reason="a private sensor"),
     }
+    ran = {"qnn_npu": [CPU_RUN, OWN_RUN], "mlas_cpu": [CPU_RUN, NOT_RUN]}
     for target, rungs in kinds.items():
-        evidence = {"rungs": rungs}
+        evidence = {"rungs": rungs, "runtimes": ran[target]}
         for status in ("building", "built", "verifying", "verified"):
             facts = Facts(evidence=evidence)
             harness.state.record(lease, info.id, cell(0, target), Status(status), facts)
@@ -56,8 +63,8 @@ def test_status_has_them_beside_the_cell(
     summary = summary_of(harness.state, verified, outcomes)
     print_status(harness.state, verified, summary, outcomes, failed_only=False)
     told = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line}
-    assert told[cell(0, "qnn_npu")].endswith(REAL)
-    assert ACCEPTED in told[cell(0, "mlas_cpu")]
+    assert told[cell(0, "qnn_npu")].endswith(f" on {EMULATED}; {REAL}")
+    assert f" on {IN_PLACE}; 16 {ACCEPTED}" in told[cell(0, "mlas_cpu")]
 
 
 def test_a_report_has_them_in_each_cell_and_in_its_totals(
@@ -72,7 +79,14 @@ def test_a_report_has_them_in_each_cell_and_in_its_totals(
         "processor", "98%",
     )  # fmt: skip
     assert shown[cell(0, "mlas_cpu")]["kind"] == "synthetic"
-    assert made["totals"]["samples"] == {"processor samples": 1, ACCEPTED: 1}
+    ran = {one["id"]: one["run_on"] for one in made["cells"] if "run_on" in one}
+    assert ran[cell(0, "qnn_npu")] == {"name": EMULATED, "where": Where.EMULATED}
+    assert ran[cell(0, "mlas_cpu")]["why"] == NOT_RUN["not_run"]
+    (every,) = (one for one in made["rates"] if not {"priority", "column"} & one.keys())
+    assert every["samples"] == {"processor samples": 1, ACCEPTED: 1}
+    assert every["where"] == {Where.EMULATED: 1, Where.IN_PLACE: 1}
+    (npu,) = (one for one in made["rates"] if "priority" not in one and one.get("column") == 0)
+    assert npu["where"] == {Where.EMULATED: 1}
 
 
 def test_summaries_have_them(document: SummaryDocument) -> None:
@@ -80,9 +94,28 @@ def test_summaries_have_them(document: SummaryDocument) -> None:
     assert found[cell(0, "qnn_npu")]["kind"] == "processor"
     assert found[cell(0, "qnn_npu")]["agreement"] == 0.98
     assert found[cell(0, "mlas_cpu")]["accepted"] == "a private sensor"
+    ran = {one["id"]: one["run_on"] for one in document.to_json()["outcomes"]}
+    assert ran[cell(0, "qnn_npu")] == EMULATED
+    assert ran[cell(0, "mlas_cpu")] == IN_PLACE
     root = ET.fromstring(junit(document).partition("\n")[2])
-    assert REAL in [one.get("value") for one in root.iter("property")]
-    assert "| processor samples | 1 | 24.5 dB | 98.0% |" in markdown(document)
+    properties = {(one.get("name"), one.get("value")) for one in root.iter("property")}
+    assert {("verified on", REAL), ("run on", EMULATED), ("run on", IN_PLACE)} <= properties
+    assert f"| {EMULATED} | processor samples | 1 | 24.5 dB | 98.0% |" in markdown(document)
+
+
+@pytest.mark.parametrize(
+    ("runs", "said"),
+    [
+        ([], None),
+        ([NOT_RUN], None),
+        ([{**CPU_RUN, "own": True}], "CPUExecutionProvider cpu"),
+        ([CPU_RUN, {**OWN_RUN, "ran": False, "why": "it took no node"}], IN_PLACE),
+        ([7, None], None),
+    ],
+)
+def test_a_cell_says_on_what_it_was_verified(runs: list[Any], said: str | None) -> None:
+    found = run_on({"runtimes": runs})
+    assert (str(found) if found else None) == said
 
 
 def test_another_kind_of_samples_is_a_difference(
