@@ -26,8 +26,8 @@ OUTSIDE = {
 """Pages (by how their names begin) whose commands need what this test has not, and where they are
 run instead."""
 
-RUN = ("tutorial.md", "release-engineer.md", "scheduler.md", "app-team.md", "provenance.md",
-       "tabular.md")  # fmt: skip
+RUN = ("tutorial.md", "release-engineer.md", "storage.md", "scheduler.md", "app-team.md",
+       "provenance.md", "tabular.md")  # fmt: skip
 
 
 def test_the_docs_build_strictly_and_every_link_leads_somewhere(tmp_path: Path) -> None:
@@ -195,6 +195,7 @@ def test_the_how_to_pages_do_what_they_say(project: Project) -> None:
     ran = check(project, "release-engineer.md", dict.fromkeys((*failed, differs), 1))
     assert "1 now fails" in ran["diff 20260609 20260610"].out
     assert "Compared with" in (project.folder / "report.html").read_text("utf-8")
+    check(project, "storage.md")
     check(project, "scheduler.md")
     assert (
         json.loads((project.folder / "out" / "summary.json").read_text("utf-8"))["exit_code"] == 0
