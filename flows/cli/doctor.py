@@ -15,6 +15,7 @@ from importlib.metadata import PackageNotFoundError, distribution, packages_dist
 from pathlib import Path
 
 from flows.cli.installation import not_installed, overwritten, sharers
+from flows.output.activity import waiting_for
 from flows.output.masking import masked
 from flows.output.quantity import named, show_size
 from flows.settings.engines import engine_environment, engine_spec, runtimes_of
@@ -28,20 +29,21 @@ from workers.errors import BuildFailed
 from workers.host.client import EngineHost
 from workers.host.engines import extra_of, installed_engines, missing_imports
 from workers.host.venv import Environment
-from workers.host.watch import HostLimits
+from workers.host.watch import HostLimits, Watching
 from workers.measure.quiet import lacking
 from workers.runtimes.pool import Runtimes
 from workers.runtimes.runtime import Missing
 from workers.sources.errors import one_line
 
 _BUILD = ("torch", "transformers", "optimum", "optimum-onnx", "onnx", "safetensors", "pillow")
-_RUNTIME = "onnxruntime-windowsml" if sys.platform == "win32" else "onnxruntime"
+_RUNTIME = ("onnxruntime-windowsml", "windowsml") if sys.platform == "win32" else ("onnxruntime",)
 _SWEEP = ("prefect", "sqlalchemy", "sqlmodel", "alembic", "fastapi", "orjson", "azure-devops",
           "azure-identity")  # fmt: skip
 _FOR = {"sweep": "to sweep and to look into a state", "build": "to build on this machine"}
 _LEAST_FREE = 10 * 10**9
 _START_LIMIT = 120.0
 _ANSWER_LIMIT = 5.0
+_DOWNLOAD_LIMIT = 3600.0
 
 
 class Health(StrEnum):
@@ -105,7 +107,7 @@ def _installation() -> Finding:
 
 
 def _packages() -> Iterator[Finding]:
-    for extra, needed in (("sweep", _SWEEP), ("build", (*_BUILD, _RUNTIME))):
+    for extra, needed in (("sweep", _SWEEP), ("build", (*_BUILD, *_RUNTIME))):
         if missing := ", ".join(name for name in needed if not _version(name)):
             mend = f"pip install -c constraints.txt 'modelmill[{extra}]' {_FOR[extra]}"
             yield Finding(f"{extra} extra", Health.NOTE, f"missing: {missing}", mend)
@@ -155,15 +157,18 @@ def _runtimes(settings: Settings, logs: Path) -> Iterator[Finding]:
     """What can run a model here: provider, device, version, emulated or not."""
     limits = HostLimits(start_timeout=_START_LIMIT, timeout=_START_LIMIT)
     with closing(runtimes_of(settings, limits, logs)) as pool:
+        targets = Workspace(settings).targets()
         try:
             for one in pool.all():
                 what = f"runtime {one.provider} {one.device}".rstrip()
                 if isinstance(one, Missing):
-                    yield Finding(what, Health.NOTE, f"missing: {one.why}", one.hint)
+                    labels = [row.label for row in targets if row.provider == one.provider]
+                    use = f"; it would run {', '.join(labels)}" if labels else ""
+                    yield Finding(what, Health.NOTE, f"missing: {one.why}{use}", one.hint)
                 else:
                     how = f"emulated ({one.detail})" if one.emulated else one.detail or "native"
                     yield Finding(what, Health.GOOD, f"{one.version}, {how}")
-            for target in Workspace(settings).targets():
+            for target in targets:
                 own, what = pool.for_target(target), f"verify {target.label}"
                 if isinstance(own, Missing):
                     yield Finding(what, Health.NOTE, f"on ONNX Runtime CPU alone: {own.why}")
@@ -172,6 +177,19 @@ def _runtimes(settings: Settings, logs: Path) -> Iterator[Finding]:
             yield from profile_findings(settings, pool)
         except BuildFailed as error:
             yield Finding("runtimes", Health.NOTE, error.message, error.hint)
+
+
+def install_provider(settings: Settings, name: str) -> str:
+    """Have Windows ML download an execution provider; what it answers. Raises `BuildFailed`."""
+    targets = Workspace(settings).targets()
+    provider = targets.provider_called(name) or name
+    limits = HostLimits(start_timeout=_START_LIMIT, timeout=_DOWNLOAD_LIMIT)
+    with (
+        tempfile.TemporaryDirectory(prefix="modelmill-doctor-") as logs,
+        closing(runtimes_of(settings, limits, Path(logs))) as pool,
+    ):
+        told = pool.install(provider, Watching(progress=waiting_for))
+    return f"{told['provider']} {told['version']} is on this machine"
 
 
 def profile_findings(settings: Settings, pool: Runtimes) -> Iterator[Finding]:

@@ -71,4 +71,5 @@ def runtimes_of(
         limits=limits or HostLimits(),
         pythons={one.name: settings.cwd / known[one.name] for one in KINDS if one.name in known},
         allowed=settings.runtimes or None,
+        download=settings.allow_ep_download,
     )

@@ -118,9 +118,13 @@ class Settings:
     )
     runtimes: tuple[str, ...] = setting(
         (),
-        "runtimes that verify besides ONNX Runtime CPU: qnn, openvino or none; default: all here",
+        "runtimes that verify besides ONNX Runtime CPU, as `doctor` lists them, or none; "
+        "default: all here",
         "NAME",
         parse=parse_runtime,
+    )
+    allow_ep_download: bool = setting(
+        False, "let Windows ML download the execution providers that it offers for this machine"
     )
     demand: tuple[str, ...] = setting(
         ("release=parity@ep",),
@@ -280,8 +284,8 @@ def _belonging(*scopes: Scope) -> tuple[str, ...]:
 SELECTION, PLACES = _names("selection"), _names("place")
 OF_MEASURING = _names("measure")
 OF_BUILDING = (
-    "engine", "precision", "opset", "runtimes", "allow_remote_code", "allow_pickle", "timeout",
-    "memory",
+    "engine", "precision", "opset", "runtimes", "allow_ep_download", "allow_remote_code",
+    "allow_pickle", "timeout", "memory",
 )  # fmt: skip
 """What a command takes that builds models outside of a sweep."""
 OF_A_SWEEP = (*_names("sweep"), *OF_MEASURING)

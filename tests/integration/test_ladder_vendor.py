@@ -34,7 +34,7 @@ pytestmark = pytest.mark.engine
 
 OV = Target("ov_cpu", "openvino", "cpu", "OpenVINOExecutionProvider")
 NAME = "OpenVINOExecutionProvider cpu"
-OPENVINO = KINDS[2]
+OPENVINO = next(kind for kind in KINDS if kind.name == "openvino")
 
 
 @pytest.fixture(scope="module")
@@ -147,7 +147,7 @@ def test_a_vendor_library_that_hangs_at_first_sight_is_a_missing_one(
     vendor.tell("hang always early")
     limits = HostLimits(start_timeout=2.0)
     found = Runtimes(tmp_path / "logs", limits, pythons={"openvino": vendor.python})
-    missing = found.of_kind(OPENVINO)
+    (missing,) = found.of_kind(OPENVINO)
     found.close()
     assert isinstance(missing, Missing)
     assert missing.why == "no answer within 2 s"
@@ -169,7 +169,7 @@ FAKE = Kind("qnn", "", ("QNNExecutionProvider",), ("no-such-distribution",), "qn
 def test_a_missing_package_is_told_and_the_rest_still_verified(
     harness: VerificationHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workers.runtimes.pool.kind_for", lambda _provider: FAKE)
+    monkeypatch.setattr("workers.runtimes.pool.kinds_for", lambda _provider: [FAKE])
     climbed = harness.climb(qdq(), claim("w8a16", NPU))
     assert not climbed.failed
     assert not_run(climbed) == []

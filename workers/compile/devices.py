@@ -14,7 +14,7 @@ from matrix.errors import UsageError
 from matrix.model import Profile, Target
 from matrix.targets import Targets
 from workers.runtimes.pool import Runtimes
-from workers.runtimes.runtime import KINDS, Missing, Runtime, kind_named
+from workers.runtimes.runtime import KINDS, WINDOWS_ML, Missing, Runtime, kind_named
 
 
 def runtime_for(
@@ -30,7 +30,10 @@ def runtime_for(
         )
     found = runtimes.provider_on(kind, target.provider, target.device)
     if isinstance(found, Missing):
-        return found
+        other = runtimes.provider_on(WINDOWS_ML, target.provider, target.device)
+        if isinstance(other, Missing):
+            return found
+        found = other
     if found.emulated and not profile.emulator:
         why = f"profile {profile.label} needs the device itself, and here it is emulated"
         return Missing(target.provider, target.device, why)

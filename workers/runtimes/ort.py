@@ -1,20 +1,16 @@
-"""ONNX Runtime in the host: its CPU, its registered providers, and the QNN plugin."""
+"""ONNX Runtime in the host: its CPU and the providers that are compiled into it."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from workers.engine import version
-from workers.runtimes.runtime import OPENVINO, ORT, QNN
+from workers.runtimes.runtime import OPENVINO, ORT
 from workers.runtimes.service import RuntimeService
 from workers.session import CPU, Port, processor, threads
-
-HTP = {"htp_arch": "73", "soc_model": "60"}
-"""The emulated device: the HTP v73 of a Snapdragon X Elite."""
 
 _TYPES = {"float": "float32", "double": "float64", "bfloat16": "bfloat16"}
 _LEVELS = {
@@ -89,8 +85,8 @@ class OrtService(RuntimeService):
                 found[provider, _usual_device(provider)] = self._row(
                     provider, _usual_device(provider), told
                 )
-        for item in _devices():
-            device = _device(item)
+        for item in devices():
+            device = device_of(item)
             found.setdefault(
                 (item.ep_name, device),
                 self._row(item.ep_name, device, told, detail=str(item.device.vendor)),
@@ -109,9 +105,12 @@ class OrtService(RuntimeService):
         }  # fmt: skip
 
     def open(
-        self, file: str, runtime: Mapping[str, Any], options: Mapping[str, Any] | None = None
+        self,
+        file: str | bytes,
+        runtime: Mapping[str, Any],
+        options: Mapping[str, Any] | None = None,
     ) -> OrtSession:
-        """A session on a provider, with the CPU as fallback."""
+        """A session on a provider, with the CPU for the nodes that it does not take."""
         import onnxruntime
 
         cpu = runtime["provider"] == CPU
@@ -125,13 +124,15 @@ class OrtService(RuntimeService):
             else:
                 setattr(made, name, value)
         providers = [CPU] if cpu else None
-        return OrtSession(onnxruntime.InferenceSession(file, made, providers=providers))
+        # Else a provider that fails is replaced by the CPU without a word.
+        opened = onnxruntime.InferenceSession(file, made, providers=providers, enable_fallback=0)
+        return OrtSession(opened)
 
     def session_options(self, runtime: Mapping[str, Any]) -> Any:
         """Options of sessions on a provider, for running and for compiling."""
         options = _plain_options()
         provider, extra = runtime["provider"], dict(runtime.get("options", {}))
-        mine = [item for item in _devices() if self._fits(item, runtime)]
+        mine = [item for item in devices() if self._fits(item, runtime)]
         if mine:
             options.add_provider_for_devices(mine[:1], extra)
         else:
@@ -139,47 +140,7 @@ class OrtService(RuntimeService):
         return options
 
     def _fits(self, item: Any, runtime: Mapping[str, Any]) -> bool:
-        return bool(item.ep_name == runtime["provider"]) and _device(item) == runtime["device"]
-
-
-class QnnService(OrtService):
-    """Qualcomm's plugin package: a real NPU, or on x86-64 the emulator of its HTP."""
-
-    kind = "qnn"
-
-    def __init__(self) -> None:
-        import onnxruntime
-        import onnxruntime_qnn
-
-        onnxruntime.register_execution_provider_library(QNN, onnxruntime_qnn.get_library_path())
-        self._htp = onnxruntime_qnn.get_qnn_htp_path()
-        self._gpu = onnxruntime_qnn.get_qnn_gpu_path()
-
-    def discover(self) -> list[dict[str, Any]]:
-        """Without an NPU the plugin offers a CPU device: that is the emulator."""
-        import onnxruntime
-
-        told = (
-            f"onnxruntime-qnn {version('onnxruntime-qnn')}, onnxruntime {onnxruntime.__version__}"
-        )
-        devices = {_device(item) for item in _devices() if item.ep_name == QNN}
-        rows = []
-        if "npu" in devices:
-            rows.append(self._row(QNN, "npu", told, options={"backend_path": self._htp}))
-        elif "cpu" in devices and Path(self._htp).exists():
-            rows.append(
-                self._row(
-                    QNN, "npu", told, emulated=True, detail="HTP emulator", shared_contexts=False,
-                    options={"backend_path": self._htp, **HTP},
-                )
-            )  # fmt: skip
-        if "gpu" in devices:
-            rows.append(self._row(QNN, "gpu", told, options={"backend_path": self._gpu}))
-        return rows
-
-    def _fits(self, item: Any, runtime: Mapping[str, Any]) -> bool:
-        device = "cpu" if runtime.get("emulated") else runtime["device"]
-        return bool(item.ep_name == QNN) and _device(item) == device
+        return bool(item.ep_name == runtime["provider"]) and device_of(item) == runtime["device"]
 
 
 class OpenVinoEpService(OrtService):
@@ -216,13 +177,15 @@ def _plain_options() -> Any:
     return options
 
 
-def _devices() -> list[Any]:
+def devices() -> list[Any]:
+    """Those of all registered providers."""
     import onnxruntime
 
     return list(onnxruntime.get_ep_devices()) if hasattr(onnxruntime, "get_ep_devices") else []
 
 
-def _device(item: Any) -> str:
+def device_of(item: Any) -> str:
+    """cpu, gpu or npu."""
     return str(item.device.type).rpartition(".")[2].lower()
 
 

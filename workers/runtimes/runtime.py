@@ -3,12 +3,13 @@
 A kind is the package that executes a provider, with the service in its host.
 
 A provider that no row names is looked up in ONNX Runtime itself, which lists the providers compiled
-into it and, on Windows, those that Windows ML has registered.
+into it. On Windows the providers of Windows ML come before all others: they are what apps use.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -18,6 +19,7 @@ from workers.session import CPU
 
 QNN = "QNNExecutionProvider"
 OPENVINO = "OpenVINOExecutionProvider"
+WEBGPU = "WebGpuExecutionProvider"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +31,20 @@ class Kind:
     target: str
     """The service of its host process."""
     providers: tuple[str, ...]
+    """Empty: it says itself which it has on a machine."""
     distributions: tuple[str, ...]
     """Any one of them provides it."""
     extra: str
     """Our optional dependency that installs it; empty: it needs an environment of its own."""
+    system: str = ""
+    """The only `sys.platform` on which its package exists."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    """Variables of its process."""
+
+    @property
+    def title(self) -> str:
+        """What messages call it."""
+        return ", ".join(self.providers) or "Windows ML"
 
     @property
     def remedy(self) -> str:
@@ -46,6 +58,11 @@ class Kind:
         """Whether our own interpreter has it, without importing it."""
         return any(map(version, self.distributions))
 
+    @property
+    def possible(self) -> bool:
+        """Whether its package exists for this system."""
+        return self.system in {"", sys.platform}
+
 
 ORT = Kind(
     "onnxruntime",
@@ -54,9 +71,27 @@ ORT = Kind(
     ("onnxruntime", "onnxruntime-windowsml", "onnxruntime-directml", "onnxruntime-gpu"),
     "build",
 )
+WINDOWS_ML = Kind(
+    "windowsml",
+    "workers.runtimes.windowsml:WindowsMlService",
+    (),
+    ("windowsml",),
+    "build",
+    system="win32",
+)
 KINDS = (
     ORT,
-    Kind("qnn", "workers.runtimes.ort:QnnService", (QNN,), ("onnxruntime-qnn",), "qnn"),
+    WINDOWS_ML,
+    Kind("qnn", "workers.runtimes.plugins:QnnService", (QNN,), ("onnxruntime-qnn",), "qnn"),
+    Kind(
+        "webgpu",
+        "workers.runtimes.plugins:WebGpuService",
+        (WEBGPU,),
+        ("onnxruntime-ep-webgpu",),
+        "webgpu",
+        # Without a GPU it then computes on the CPU, through a Vulkan driver that does so.
+        env={"ORT_WEBGPU_EP_ALLOW_SOFTWARE_ADAPTER": "1"},
+    ),
     Kind("openvino", "workers.runtimes.ov:OpenVinoService", (OPENVINO,), ("openvino",), "openvino"),
     # Last, because OpenVINO's own runtime is the one that checks portable models for its provider.
     Kind(
@@ -74,9 +109,13 @@ def kind_named(name: str) -> Kind | None:
     return next((kind for kind in KINDS if kind.name == name), None)
 
 
-def kind_for(provider: str) -> Kind:
-    """The kind that executes a provider."""
-    return next((kind for kind in KINDS if provider in kind.providers), ORT)
+def kinds_for(provider: str) -> Iterator[Kind]:
+    """The kinds that may execute a provider, the preferred one first."""
+    if provider != CPU:
+        for kind in KINDS:
+            if kind is not ORT and (not kind.providers or provider in kind.providers):
+                yield kind
+    yield ORT
 
 
 @dataclass(frozen=True, slots=True)

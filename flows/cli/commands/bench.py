@@ -33,8 +33,8 @@ def add(parser: Parser) -> None:
         help="decides the order of turns in a comparison; default: random")
     add("--wait", action="store_true",
         help="wait until nothing else is built or measured on this machine")
-    names = (*OF_MEASURING, "engine", "runtimes", "timeout", "memory", "key", *PLACES)
-    add_settings(parser, names, as_json=True)
+    names = ("engine", "runtimes", "allow_ep_download", "timeout", "memory", "key", *PLACES)
+    add_settings(parser, (*OF_MEASURING, *names), as_json=True)
     # fmt: on
 
 

@@ -35,7 +35,7 @@ _VERSION = "0.0.0-"
 _NO_SHARING = ("--share is for ONNX files", "give the files of the packages")
 _SETTINGS = (
     "stamp", "target", "model", "only", "skip", "emulated", "verify", "timeout", "memory",
-    "publish_timeout", "package", "jobs", "tries", "key", *PLACES,
+    "publish_timeout", "package", "jobs", "tries", "key", "allow_ep_download", *PLACES,
 )  # fmt: skip
 
 

@@ -4,19 +4,28 @@ from __future__ import annotations
 
 from flows.cli.arguments import Arguments, Parser, add_settings
 from flows.output.activity import waiting_for
-from flows.output.console import print_json
+from flows.output.console import print_json, tell
 from flows.settings.settings import PLACES
 from matrix.errors import Exit
 
 
 def add(parser: Parser) -> None:
-    add_settings(parser, ("engine", *PLACES), as_json=True)
+    parser.add_argument(
+        "--install-ep",
+        action="append",
+        default=[],
+        metavar="EP",
+        help="have Windows ML download this execution provider first (repeatable)",
+    )
+    add_settings(parser, ("engine", "runtimes", "allow_ep_download", *PLACES), as_json=True)
 
 
 def run(arguments: Arguments) -> Exit:
     waiting_for("asking the engines")
-    from flows.cli.doctor import Health, examine
+    from flows.cli.doctor import Health, examine, install_provider
 
+    for name in arguments.install_ep:
+        tell(install_provider(arguments.settings, name))
     findings = []
     for finding in examine(arguments.settings):
         findings.append(finding)

@@ -22,7 +22,9 @@ def add(parser: Parser) -> None:
     add("version", nargs="?", help="with a package name: its version")
     add("--export", type=Path, help="the folder of the export to compare with")
     add("--stamp", dest="batch", help="with a cell: the batch it belongs to")
-    add_settings(parser, ("verify", "runtimes", "engine", "key", *PLACES), as_json=True)
+    add_settings(
+        parser, ("verify", "runtimes", "allow_ep_download", "engine", "key", *PLACES), as_json=True
+    )
     parser.set_defaults(begins="preparing the verification")
 
 

@@ -17,7 +17,7 @@ EXTRAS = tomllib.loads((Path(__file__).parents[4] / "pyproject.toml").read_text(
 
 def distributions(extra: str) -> set[str]:
     names = {re.split(r"[^\w.-]", one)[0] for one in EXTRAS[extra]}
-    return names - {"modelmill", "onnxruntime", "onnxruntime-windowsml"}
+    return names - {"modelmill", "onnxruntime", "onnxruntime-windowsml", "windowsml"}
 
 
 def test_no_package_of_an_extra_is_forgotten() -> None:

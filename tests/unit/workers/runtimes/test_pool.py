@@ -74,7 +74,7 @@ def test_what_always_loses_its_process_is_not_asked_for_ever(
     runtimes = Runtimes(tmp_path)
     deaths[:] = [FailureClass.CRASH] * 9
     for _ in range(5):
-        found = runtimes.of_kind(QNN)
+        (found,) = runtimes.of_kind(QNN)
         assert isinstance(found, Missing)
         assert found.lost is FailureClass.CRASH
     assert len(deaths) == 5
