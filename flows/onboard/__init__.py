@@ -13,7 +13,7 @@ because config.json is more reliable about the architecture than the catalog. It
 no exporter and no torch.
 
 `onboarding` is one onboarding from end to end: `entry` makes the catalog entry, `coverage` says how
-much work the model is, `goals` is the ladder and its closed set of verdicts. A tier that fails
+much work the model is, `goals` has the tiers and their closed set of verdicts. A tier that fails
 prevents higher tiers from running, one that is blocked does not, and one that was not run is never
 shown as passed. `climb` runs the tiers with the ordinary engines, runtimes and rungs of
 verification. `folder` is the record of an onboarding: the nine items of its report, and every other

@@ -1,4 +1,4 @@
-"""Climbs the ladder of goals with the ordinary engine, rungs and runtimes."""
+"""Runs the tiers of an onboarding with the ordinary engine, rungs and runtimes."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ class Record:
     """7: the claimed tiers."""
     goal: str
     tiers: tuple[Tier, ...]
-    """8: the ladder."""
+    """8: the tiers."""
     method: tuple[str, ...]
     """9: what got in the way, or `none`."""
     settings: Mapping[str, Any] = field(default_factory=dict)

@@ -34,7 +34,7 @@ STUCK = {Verdict.FAIL, Verdict.TOOL_BLOCKED, Verdict.HOST_BLOCKED, Verdict.TIMED
 
 @dataclass(frozen=True, slots=True)
 class Tier:
-    """One tier of the ladder."""
+    """One of the four things that an onboarding shows."""
 
     goal: str
     verdict: Verdict

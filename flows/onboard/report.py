@@ -47,7 +47,7 @@ def _items(record: Record) -> Mapping[str, Sequence[str]]:
         "Finding": [f"`{FINDING}`, a draft." if record.finding else "None: the family is known."],
         "Coverage": [*_coverage(record)],
         "Claims": [f"Effort: {record.effort}. {goal}. Outcome: {record.outcome}."],
-        "Ladder": markdown_table(["tier", "verdict", "why", "evidence"], tiers),
+        "Tiers": markdown_table(["tier", "verdict", "why", "evidence"], tiers),
         "What got in the way": [f"- {plain(one)}" for one in record.method],
     }
 

@@ -125,7 +125,7 @@ class Review:
         for target in packages:
             self._ask(f"item 3 is missing: the package for {target}")
         goals = [one.goal for one in record.tiers], [one.goal for one in again.tiers]
-        self._reject_if(goals[0] != goals[1], f"its ladder is {_shown(goals[0])}", _shown(goals[1]))
+        self._reject_if(goals[0] != goals[1], f"its tiers are {_shown(goals[0])}", _shown(goals[1]))
         for tier, here in zip(record.tiers, again.tiers, strict=False):
             self._tier(tier, here, again)
 
@@ -204,7 +204,7 @@ class Review:
             if name not in record.files:
                 self._ask(f"{goal}: its evidence {name} is not in the record")
         if record.goal != reached(record.tiers):
-            self._reject(f"it claims the goal {record.goal or 'none'}, which its ladder denies")
+            self._reject(f"it claims the goal {record.goal or 'none'}, which its tiers do not show")
         if record.row and record.row != row_of(record):
             self._reject("the row of its index differs from the record")
         if not self._says(files.CATALOG, record.entry):

@@ -60,33 +60,36 @@ GOOD = ("published", "unchanged")
 LINE = re.compile(r"\[ *\d+/\d+\] (\w+) +zoo/([^:\s]+):(\S+)@(\w+) +(.*)")
 PASSING = re.compile("(DISK|NETWORK|CRASH|TIMEOUT) |cancelled|skipped")
 """What says nothing of a model."""
-HEAD = """# The zoo: every pair that is said to build
+HEAD = """# The zoo: a tiny model for every pair that builds
 
 <!-- made by `python -m tests.bench.coverage` -->
 
 The packaged catalog `zoo` has a tiny model with seeded random weights for every pair of
-architecture and task that [coverage](coverage.md) calls `builds`. `modelmill sweep zoo` builds and
-verifies all of them, here for ONNX Runtime's CPU provider and, in w8a16, for Qualcomm's NPU, which
-is emulated. `modelmill coverage --json` tells the result for the pair of any entry.
+architecture and task for which [coverage](coverage.md) says `builds`. `modelmill sweep zoo` builds
+and verifies all of them. This page counts the results for ONNX Runtime's CPU provider and, in
+w8a16, for an emulated NPU of Qualcomm. `modelmill coverage --json` shows the result for the pair of
+any catalog entry.
 
-A model is verified if every rung of [verification](verification.md) holds, on synthetic samples: a
-random model has no others. The winml engine's results are from before there were judged samples:
-they show the cosine of outputs on generated values, and so less.
+A model is verified if every rung of [verification](verification.md) holds. The samples are
+synthetic, because a random model has no others. The results of the winml engine are older: they
+compare only the cosine of outputs on generated values, so they prove less.
 
-## How many are verified
+## How many models are verified
+
+Some results are missing; each column counts only the pairs that were run.
 
 """
 EXCEPTIONS = """
 ## What is not verified, and why
 
 - `samples`: the samples do not exercise these random weights, for example because all of them get
-  one class.
-- `N dB`: these random weights lose too much accuracy in w8a16, where 15 dB are asked. A trained
+  the same class.
+- `N dB`: these random weights lose too much accuracy in w8a16, which must have 15 dB. A trained
   model of the same architecture is easier to quantize than a random one of two layers.
-- `N% agree`: the errors are small enough, but too many decisions are others.
-- `does not load`: the emulation cannot open or run the model.
+- `N% agree`: the errors are small enough, but too many decisions differ from the export's.
+- `does not load`: the emulator cannot open or run the model.
 
-A number behind an architecture tells how many of its tasks are meant, if it is more than one.
+A number after an architecture says how many of its tasks are concerned, if there is more than one.
 """
 Results = dict[tuple[str, str, str, str], str]
 """Engine, target, architecture and task -> the result."""

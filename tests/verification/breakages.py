@@ -368,30 +368,30 @@ BREAKAGES: Mapping[str, Break] = {
     "the vocabulary is shifted by a row": table("word", lambda value: np.roll(value, 1, 0)),
     "inputs are clipped to 0..1": clipped_input,
     "the weights of a block are zero": block,
-    "a layer is left in noise": weight(noise),
+    "the weights of a layer are noise": weight(noise),
     "a weight has the wrong scale": weight(lambda value: 2 * value),
     "a weight has the wrong sign": weight(lambda value: -value),
     "a weight is transposed": transposed,
-    "half of the heads are gone": half_of_heads,
-    "biases are gone": no_biases,
-    "the gain of norms is gone": no_gain,
+    "half of the attention heads are missing": half_of_heads,
+    "biases are missing": no_biases,
+    "the gain of norms is missing": no_gain,
     "norms have another epsilon": wide_epsilon,
     "ReLU in place of GELU": relu_for_gelu,
     "softmax along another axis": softmax_axis,
-    "a residual is gone": no_residual,
+    "a residual connection is missing": no_residual,
     "an offset is added": after(offset),
     "the output is always the same": after(constant_output),
     "the end of the output is cut off": after(cut),
     "the output is reversed": after(reversed_rows),
     "two outputs are swapped": swapped,
 }
-NEED_TRAINING = {"biases are gone", "the gain of norms is gone"}
+NEED_TRAINING = {"biases are missing", "the gain of norms is missing"}
 """Random weights have zeros and ones there: only graphs that are made `alive` show it."""
 CACHED: Mapping[str, Break] = {
     "the cache is ignored": no_cache,
     "keys are read as values": other_cache(0, 1),
     "the caches of two layers are swapped": other_cache(0, 2),
-    "the cache holds a tenth": faint_cache,
+    "cached values are ten times too small": faint_cache,
 }
 """Of a decoder with a cache, beside the others."""
 QUANTIZED: Mapping[str, Break] = {

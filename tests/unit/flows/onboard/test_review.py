@@ -110,7 +110,7 @@ REJECT, ASK = Answer.REJECT, Answer.REQUEST_CHANGES
          "L1 is said to be blocked by this machine, here it is pass"),
         (_tier("L2", numbers={"source": {"samples": 16}}), REJECT, "compared in another way"),
         (_tier("L3", why="accuracy 100 %"), ASK, "L3 says 'accuracy 100 %', here 'so'"),
-        (lambda one: replace(one, tiers=one.tiers[:2]), REJECT, "its ladder is 'L0, L1', here"),
+        (lambda one: replace(one, tiers=one.tiers[:2]), REJECT, "its tiers are 'L0, L1', here"),
         (lambda one: replace(one, model="other/model"), REJECT, "its model 'other/model', here it"),
         (lambda one: replace(one, targets=("mlas_cpu", "qnn_npu")), REJECT, "of its targets"),
         (lambda one: replace(one, tools={"onnx": "1"}), ASK, "here are onnx None, not 1"),
