@@ -27,6 +27,8 @@ from flows.settings.settings import OPTIONS
 from matrix.build_options import ALL
 from matrix.catalog import load_catalog
 from matrix.hypotheses import Hypothesis
+from matrix.model import Target
+from matrix.policy import default_of
 from matrix.reader import Entry
 from matrix.session_options import LEVELS
 from matrix.space import read_space, shipped
@@ -135,6 +137,9 @@ KEYS = {
     "optimization": "graph optimization level: disabled, basic, extended",
     "quantizer": "the QDQ form, as the engine names it",
     "blocked_passes": "optimizer passes that do not run",
+    "activations": "the bits of quantized activations that it takes; default `[8, 16]`, `[]`: only "
+    "weights may be quantized",
+    "matrix": "the matrix that it belongs to beside the targets of the default one (`--matrix`)",
     "blocked_ops": "operators that no pass may add or quantize",
     "why": "the reasons for this row; notices show them",
 }
@@ -333,12 +338,17 @@ def _catalog() -> Iterator[str]:
         meanings = KEYS | OF_TABLES.get(table, {})
         yield _table(("key", "meaning"), [(f"`{key}`", meanings[key]) for key in keys])
     yield "## The default targets\n\n"
-    yield _table(
-        ("label", "provider", "device", "precision", "why"),
-        [
-            (f"`{one.label}`", one.provider, one.device, one.precision, one.why)
-            for one in load_targets()
-        ],
+    known = load_targets()
+    yield _targets(known)
+    yield "## The targets that the matrix 2026 adds\n\nChosen by `--matrix 2026`, or by name.\n\n"
+    yield _targets(row for row in known.every if row not in known.rows)
+
+
+def _targets(rows: Iterable[Target]) -> str:
+    names = ("label", "provider", "device", "precision", "why")
+    return _table(
+        names,
+        [(f"`{one.label}`", one.provider, one.device, default_of(one), one.why) for one in rows],
     )
 
 

@@ -123,6 +123,8 @@ class Target:
     """The EP quantizes by itself: it is never given a QDQ graph."""
     qdq: bool = True
     """False where a QDQ graph is known to fail although the EP does not quantize by itself."""
+    activations: tuple[int, ...] = (8, 16)
+    """The bits of quantized activations that it takes; weights alone may have fewer."""
     opset: tuple[int, int] = (13, 21)
     static_shapes: bool = False
     optimization: str = "basic"

@@ -72,6 +72,14 @@ def takes_qdq(target: Target) -> bool:
     return target.qdq and not target.internal_quantization
 
 
+def takes(target: Target, precision: str) -> bool:
+    """Whether a model of that precision may be given to the EP of this target."""
+    bits = {"w8a16": 16, "w8a8": 8}.get(precision)
+    return not quantized(precision) or (
+        takes_qdq(target) and (bits is None or bits in target.activations)
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Flags:
     """What the command line sets for every cell; a value in the catalog wins."""
@@ -150,7 +158,7 @@ def _policy(asked: str | None, target: Target, flags: Flags, overrides: Override
     default = default_of(target)
     notice = ""
     precision = default if asked in {None, AUTO} else str(asked)
-    if quantized(precision) and not takes_qdq(target):
+    if not takes(target, precision):
         # Handing it over would kill the process or fail the session.
         notice, precision = _dropped(precision, target, default), default
     return Policy(
@@ -194,9 +202,9 @@ def _threshold(overrides: Overrides, precision: str) -> dict[str, float]:
 
 
 def _dropped(asked: str, target: Target, default: str) -> str:
-    reason = (
-        "quantizes by itself"
-        if target.internal_quantization
-        else f"cannot run a quantized graph on the {target.device}"
-    )
+    reason = f"cannot run quantized activations of that kind on the {target.device}"
+    if target.internal_quantization:
+        reason = "quantizes by itself"
+    elif not target.qdq:
+        reason = f"cannot run a quantized graph on the {target.device}"
     return f"{asked} is dropped on {target.label}: {target.provider} {reason}; {default} is built"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,12 +18,13 @@ from matrix.policy import (
     PLAIN_FORM,
     canonical,
     default_of,
-    quantized,
-    takes_qdq,
+    takes,
 )
 from matrix.reader import Entry, parse_toml, read_text
 
 DATA = Path(__file__).parent / "data" / "targets.toml"
+DEFAULT = "default"
+"""The matrix that has no others but the targets that every matrix has."""
 OPSETS = (7, 30)
 LEVELS = ("disabled", "basic", "extended")
 LONGEST_LABEL = 32
@@ -54,11 +55,22 @@ class Ep:
 class Targets:
     """The targets in order, found by label, alias or glob."""
 
-    def __init__(self, rows: Iterable[Target], eps: Iterable[Ep]) -> None:
-        self.rows = tuple(rows)
+    def __init__(
+        self,
+        rows: Iterable[Target],
+        eps: Iterable[Ep],
+        matrices: Mapping[str, str],
+        chosen: Collection[str] = (),
+    ) -> None:
+        self.every = tuple(rows)
+        """Those of all matrices, which `get` finds."""
+        self.rows = tuple(
+            row for row in self.every if row.label in chosen or row.label not in matrices
+        )
         self.eps = tuple(eps)
+        self._matrices = matrices
         self._by_name: dict[str, Target] = {}
-        for row in self.rows:
+        for row in self.every:
             for name in row.names:
                 self._by_name.setdefault(_fold(name), row)
         self._eps: dict[str, Ep] = {}
@@ -71,6 +83,20 @@ class Targets:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    def of(self, matrix: str, names: Iterable[str] = ()) -> Targets:
+        """The same with the targets of a matrix, and those that are named: by a label, an alias or
+        an execution provider."""
+        known = (DEFAULT, *dict.fromkeys(self._matrices.values()))
+        if matrix not in known:
+            raise UsageError(f"there is no matrix {quote(matrix)}", hint=hint(matrix, known))
+        chosen = {label for label, name in self._matrices.items() if name == matrix}
+        for name in names:
+            if row := self._by_name.get(_fold(name)):
+                chosen.add(row.label)
+            if ep := self._eps.get(name.strip().casefold()):
+                chosen.update(row.label for row in self.every if row.ep == ep.name)
+        return Targets(self.every, self.eps, self._matrices, chosen)
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -86,7 +112,8 @@ class Targets:
         """The target of that label or alias."""
         found = self._by_name.get(_fold(name))
         if found is None:
-            raise UsageError(f"unknown target {quote(name)}", hint=hint(name, self.labels))
+            every = [row.label for row in self.every]
+            raise UsageError(f"unknown target {quote(name)}", hint=hint(name, every))
         return found
 
     def match(self, pattern: str) -> tuple[Target, ...]:
@@ -137,27 +164,32 @@ def _fold(name: str) -> str:
 
 
 def load_targets(extra: Path | None = None) -> Targets:
-    """The default matrix, followed by the targets of the user's own file.
+    """The default matrix, followed by the targets of the user's own file; those of other matrices
+    are chosen by `Targets.of`.
 
     A row whose label exists replaces that row in place; so a policy is changed.
     """
     problems: list[Problem] = []
     eps: dict[str, Ep] = {}
     rows: dict[str, Target] = {}
+    matrices: dict[str, str] = {}
     for path in (DATA, extra) if extra else (DATA,):
         top = Entry(parse_toml(read_text(path), path.name), path.name, problems)
         for entry in top.rows("ep", "name"):
             ep = _ep(entry)
             eps.update({ep.name: ep} if ep else {})
         for entry in top.rows("target", "label"):
-            row = _target(entry, eps)
-            rows.update({row.label: row} if row else {})
+            matrix = entry.text("matrix", empty=False)
+            if row := _target(entry, eps):
+                rows[row.label] = row
+                matrices.pop(row.label, None)
+                matrices |= {row.label: matrix} if matrix else {}
         top.known.append("profile")
         top.close()
     _check_names(list(rows.values()), list(eps.values()), problems)
     if problems:
         raise PlanError(problems)
-    return Targets(rows.values(), eps.values())
+    return Targets(rows.values(), eps.values(), matrices)
 
 
 def _limits(entry: Entry, ep: Ep) -> dict[str, tuple[str, ...]]:
@@ -195,6 +227,7 @@ def _target(entry: Entry, eps: dict[str, Ep]) -> Target | None:
         auto=_precision(entry, "auto", "fp32"),
         language=_precision(entry, "language", ""),
         opset=_opsets(entry),
+        activations=_bits(entry),
         optimization=entry.choice("optimization", LEVELS) or "basic",
         weight_form=entry.choice("weight_form", FORMS) or PLAIN_FORM,
         accuracy_level=entry.integer("accuracy_level", 0, 4) or 0,
@@ -238,6 +271,15 @@ def _opsets(entry: Entry) -> tuple[int, int]:
     return (13, 21)
 
 
+def _bits(entry: Entry) -> tuple[int, ...]:
+    entry.known.append("activations")
+    value = entry.data.get("activations", [8, 16])
+    if isinstance(value, list) and set(value) <= {8, 16}:
+        return tuple(value)
+    entry.bad("activations must be a list of 8 and 16: the bits that it takes")
+    return (8, 16)
+
+
 def check_label(entry: Entry, label: str) -> None:
     """Report a label that cannot be part of cell ids and versions."""
     if label and (not LABEL.fullmatch(label) or len(label) > LONGEST_LABEL):
@@ -254,7 +296,7 @@ def _check_row(entry: Entry, row: Target, ep: Ep | None) -> None:
     if ep and row.device and row.device not in ep.devices:
         entry.bad(f"{ep.provider} has no device {quote(row.device)}", hint(row.device, ep.devices))
     for default in (default_of(row), row.language):
-        if quantized(default) and not takes_qdq(row):
+        if not takes(row, default):
             entry.bad(f"the default {default} is quantized, which this target cannot take")
 
 

@@ -157,7 +157,7 @@ def _runtimes(settings: Settings, logs: Path) -> Iterator[Finding]:
     """What can run a model here: provider, device, version, emulated or not."""
     limits = HostLimits(start_timeout=_START_LIMIT, timeout=_START_LIMIT)
     with closing(runtimes_of(settings, limits, logs)) as pool:
-        targets = Workspace(settings).targets()
+        targets = Workspace(settings).targets().every
         try:
             for one in pool.all():
                 what = f"runtime {one.provider} {one.device}".rstrip()

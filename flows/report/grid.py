@@ -33,7 +33,7 @@ class Grid:
     """Rows and columns: the export first, then the targets in their usual order."""
 
     def __init__(self, data: SweepData) -> None:
-        table = {row.label: row for row in load_targets().rows} | data.planned.targets
+        table = {row.label: row for row in load_targets().every} | data.planned.targets
         order = [EXPORT, *table]
 
         def rank(label: str) -> tuple[int, str]:

@@ -27,7 +27,7 @@ from flows.settings.options import (
     swept,
 )
 from matrix.cellid import parse
-from matrix.model import DEFAULT_PRIORITIES, PRIORITIES
+from matrix.model import DEFAULT_PRIORITIES, EXPORT, PRIORITIES
 from matrix.verification import RUNGS
 from workers.measure.result import Protocol
 from workers.verify.ladder.levels import DEFAULT_LEVEL
@@ -75,6 +75,9 @@ class Settings:
     engine: str = planned("optimum", "the engine that builds; `modelmill engine ls`", "NAME")
     skip_bad_entries: bool = planned(
         False, "leave out catalog entries that have problems instead of refusing the catalog"
+    )
+    matrix: str = planned(
+        "default", "the targets that are built unless --target or --ep names others: default, 2026"
     )
     precision: tuple[str, ...] = planned((), "precision for every cell that supports it", "P")
     opset: int | None = planned(None, "ONNX opset for every cell")
@@ -242,8 +245,11 @@ class Settings:
         """The same for one cell, whatever was selected."""
         taken: dict[str, Any] = dict.fromkeys(SELECTION, ())
         taken |= {"priority": PRIORITIES, "only": (cell_id,)}
-        if profile := parse(cell_id).profile:
-            taken["compile"] = (profile,)
+        cell = parse(cell_id)
+        if cell.target != EXPORT:  # it may be of no matrix but its own name's
+            taken["target"] = (cell.target,)
+        if cell.profile:
+            taken["compile"] = (cell.profile,)
         others = {name: one for name, one in self.origins.items() if name not in SELECTION}
         return replace(self, **taken, origins={**others, "only": "the cell asked for"})
 

@@ -137,10 +137,11 @@ class Workspace:
         return open_feed(spec, base=self.settings.cwd)
 
     def targets(self) -> Targets:
-        """The target table with the user's own rows."""
+        """The targets of the chosen matrix and those that are named, with the user's own rows."""
         from matrix.targets import load_targets
 
-        return load_targets(self._targets_file)
+        own = self.settings
+        return load_targets(self._targets_file).of(own.matrix, (*own.target, *own.ep))
 
     def profiles(self) -> Profiles:
         """The device profiles with the user's own."""

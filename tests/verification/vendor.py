@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +35,8 @@ class Vendor:
         """A venv; our own packages are behind its own, so that it has numpy and a runtime."""
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
         found = cls(folder)
-        ask = "import sysconfig; print(sysconfig.get_path('purelib'))"
-        site = Path(subprocess.check_output([found.python, "-c", ask], text=True).strip())
         if not empty:
+            site = found._site()
             # All of them: a virtual environment may have its packages from another one.
             ours = [folder for folder in sys.path if Path(folder).name == "site-packages"]
             (site / "ours.pth").write_text("\n".join(ours), "utf-8")
@@ -45,11 +47,22 @@ class Vendor:
     def compiling(cls, folder: Path) -> Vendor:
         """One whose ONNX Runtime compiles: the stand-in of `tests.fakes.compiler`."""
         found = cls.make(folder)
-        ask = "import sysconfig; print(sysconfig.get_path('purelib'))"
-        site = Path(subprocess.check_output([found.python, "-c", ask], text=True).strip())
-        (site / "onnxruntime").mkdir()
-        (site / "onnxruntime" / "__init__.py").write_bytes(_source("tests.fakes.compiler"))
+        (found._site() / "onnxruntime").mkdir()
+        place = found._site() / "onnxruntime" / "__init__.py"
+        place.write_bytes(_source("tests.fakes.compiler"))
         return found
+
+    @classmethod
+    def windows(cls, folder: Path, offered: Sequence[Mapping[str, Any]]) -> Vendor:
+        """One with the stand-in of Windows ML, which offers these providers."""
+        found = cls.make(folder)
+        (found._site() / "windowsml.py").write_bytes(_source("tests.fakes.windowsml"))
+        (folder / "windowsml.json").write_text(json.dumps(offered), "utf-8")
+        return found
+
+    def _site(self) -> Path:
+        ask = "import sysconfig; print(sysconfig.get_path('purelib'))"
+        return Path(subprocess.check_output([self.python, "-c", ask], text=True).strip())
 
 
 def _source(module: str) -> bytes:

@@ -162,13 +162,13 @@ def test_a_packaged_name_is_found_from_anywhere(tmp_path: Path) -> None:
 
 def test_a_catalog_may_speak_of_targets_that_the_user_adds(tmp_path: Path) -> None:
     extra = write(
-        tmp_path, '[[target]]\nlabel = "cuda_gpu"\nep = "cuda"\ndevice = "gpu"\n', "t.toml"
+        tmp_path, '[[target]]\nlabel = "mine_gpu"\nep = "cuda"\ndevice = "gpu"\n', "t.toml"
     )
-    path = write(tmp_path, ONE + "[model.target.cuda_gpu]\nopset = 18\n")
-    with pytest.raises(PlanError, match="unknown target 'cuda_gpu'"):
+    path = write(tmp_path, ONE + "[model.target.mine_gpu]\nopset = 18\n")
+    with pytest.raises(PlanError, match="unknown target 'mine_gpu'"):
         load_catalog(path, base=tmp_path, targets=TARGETS)
     catalog = load_catalog(path, base=tmp_path, targets=load_targets(extra))
-    assert list(catalog.models[0].per_target) == ["cuda_gpu"]
+    assert list(catalog.models[0].per_target) == ["mine_gpu"]
 
 
 def test_ready_onnx_files_of_this_machine_of_a_folder_and_of_the_hub(tmp_path: Path) -> None:

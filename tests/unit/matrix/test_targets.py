@@ -9,9 +9,10 @@ import pytest
 
 from matrix.errors import MillError, PlanError, UsageError
 from matrix.model import REWRITES
-from matrix.policy import for_task
+from matrix.policy import for_task, takes
+from matrix.selector import Selection
 from matrix.targets import Targets, load_targets
-from tests.plans.models import TARGETS, a_model, plan_of, write
+from tests.plans.models import TARGETS, a_model, plan_of, plan_options, write
 
 CUDA = '[[target]]\nlabel = "cuda_gpu"\nep = "cuda"\ndevice = "gpu"\nauto = "fp16"\n'
 
@@ -200,3 +201,54 @@ def test_a_missing_file_is_one_clear_line(tmp_path: Path) -> None:
 def test_targets_is_a_plain_collection() -> None:
     assert len(TARGETS) == 8
     assert isinstance(TARGETS, Targets)
+
+
+NEW = ("nvtrtrtx_gpu", "migraphx_gpu", "webgpu_gpu", "cuda_gpu")
+
+
+def test_another_matrix_has_more_targets_and_the_default_one_stays() -> None:
+    assert TARGETS.of("default").labels == TARGETS.labels
+    assert TARGETS.of("2026").labels == (*TARGETS.labels, *NEW)
+    assert TARGETS.of("default", ["WebGPU-GPU", "qnn_npu"]).labels[8:] == ("webgpu_gpu",)
+    assert TARGETS.of("default", ["migraphx"]).labels[8:] == ("migraphx_gpu",)
+    assert TARGETS.get("cuda_gpu").provider == "CUDAExecutionProvider"
+    assert [row.label for row in TARGETS.match("*_gpu")] == ["qnn_gpu", "ov_gpu", "dml_gpu"]
+    with pytest.raises(UsageError, match="there is no matrix '2062'") as caught:
+        TARGETS.of("2062")
+    assert "did you mean 2026" in str(caught.value)
+
+
+def test_a_target_of_ones_own_may_belong_to_a_matrix(tmp_path: Path) -> None:
+    row = '[[target]]\nlabel = "mine"\nep = "cuda"\ndevice = "gpu"\nmatrix = "lab"\n'
+    own = load_targets(write(tmp_path, row, "mine.toml"))
+    assert (len(own), own.of("lab").labels[-1]) == (8, "mine")
+    # A row that replaces another one says again which matrix it belongs to.
+    cuda = row.replace("mine", "cuda_gpu").replace('matrix = "lab"\n', "")
+    assert load_targets(write(tmp_path, cuda, "cuda.toml")).labels[8:] == ("cuda_gpu",)
+
+
+def test_quantized_activations_go_only_where_they_are_taken(tmp_path: Path) -> None:
+    kinds = {row.label: row.activations for row in TARGETS.every if row.activations != (8, 16)}
+    assert kinds == {
+        "nvtrtrtx_gpu": (), "migraphx_gpu": (8,), "webgpu_gpu": (), "cuda_gpu": (),
+    }  # fmt: skip
+    migraphx = TARGETS.get("migraphx_gpu")
+    assert [takes(migraphx, one) for one in ("w8a8", "w8a16", "w4", "fp16")] == [
+        True, False, True, True,
+    ]  # fmt: skip
+    text = '[[target]]\nlabel = "a"\nep = "cuda"\ndevice = "gpu"\nactivations = [4]\n'
+    with pytest.raises(PlanError, match="activations must be a list of 8 and 16"):
+        load_targets(write(tmp_path, text, "bad.toml"))
+
+
+def test_a_precision_that_is_not_taken_is_dropped_with_the_reason() -> None:
+    web = TARGETS.of("default", ["webgpu_gpu"])
+    plan = plan_of(
+        [a_model("a")],
+        targets=web,
+        selection=Selection(targets=("webgpu_gpu",)),
+        options=plan_options(precision=("w8a16", "w4")),
+    )
+    one, two = (cell.policy for cell in plan.cells())
+    assert (one.precision, two.precision, two.quantizer) == ("fp32", "w4", "MatMulNBits")
+    assert "w8a16 is dropped on webgpu_gpu: WebGpuExecutionProvider cannot run" in one.notices[0]

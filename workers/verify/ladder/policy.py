@@ -125,7 +125,8 @@ def _qdq(precision: str, found: Json) -> list[str]:
 def _target(claim: Claim, found: Json) -> list[str]:
     target = claim.target
     problems = []
-    if not takes_qdq(target) and any(op.rpartition(":")[2] in _Q for op in found["ops"]):
+    refused = _Q if not takes_qdq(target) else set() if target.activations else {"QuantizeLinear"}
+    if any(op.rpartition(":")[2] in refused for op in found["ops"]):
         why = target.why or f"{target.provider} quantizes by itself"
         problems.append(f"has QDQ nodes, which {target.label} must not get: {why}")
     if claim.static_shapes and found["open_inputs"]:
