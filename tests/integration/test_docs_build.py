@@ -13,15 +13,22 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import DOCS, blocks, commands
+from tests.docs.pages import DOCS, blocks, commands, shown
 from tests.services.installing import lacking
 from tests.sweeps.command import ROOT, Project, Ran, model
 
 OUTSIDE = {
     "azure.md": "needs an organization; tests/integration/feed/azure has a stand-in",
-    "deploy": "need services, clusters and pipelines; tests/integration/test_deploy_*.py",
-    "fleet.md": "needs servers; tests/integration/test_fleet_*.py",
-    "winml.md": "needs winml-cli; tests marked winml run it",
+    "compile.md": "needs a compiler; tests/integration/test_compile_*.py, marked vendor",
+    "coverage.md": "needs registries; tests/integration/test_zoo.py, test_abilities.py",
+    "fleet": "needs servers; tests/integration/test_fleet_*.py",
+    "install.md": "is run before the tests; .ci/run",
+    "knowledge.md": "shows findings; tests/unit/flows/tune/test_knowledge.py",
+    "measure.md": "needs a quiet machine; tests/integration/test_bench_*.py",
+    "onboard.md": "takes minutes; tests/integration/test_onboard.py",
+    "trace.md": "needs a quiet machine; tests/integration/test_trace_*.py",
+    "tune.md": "takes minutes; tests/integration/test_tun*.py",
+    "winml.md": "needs winml-cli; tests/integration/winml/test_*.py",
 }
 """Pages (by how their names begin) whose commands need what this test has not, and where they are
 run instead."""
@@ -43,8 +50,13 @@ def test_the_docs_build_strictly_and_every_link_leads_somewhere(tmp_path: Path) 
 
 
 def test_every_page_with_commands_is_run_or_says_where_else_they_are() -> None:
-    shown = {page.name for page in DOCS.glob("*.md") if commands(page)}
-    assert {name for name in shown if not name.startswith(tuple(OUTSIDE))} == set(RUN)
+    pages = {page.name: page for page in DOCS.glob("*.md") if shown(page)}
+    assert {name for name in pages if not name.startswith(tuple(OUTSIDE))} == set(RUN)
+    for begun, why in OUTSIDE.items():
+        assert any(name.startswith(begun) for name in pages), begun
+        for named in re.findall(r"[\w./*-]+\*?\.py|\.ci/run", why):
+            found = named if "/" in named else f"tests/integration/{named}"
+            assert list(ROOT.glob(found)), (begun, named)
 
 
 def check(
