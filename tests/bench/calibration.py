@@ -82,10 +82,10 @@ def figures(
     judge = Judge(source, judged, params["parity"])
     found = {}
     for method in (*METHODS, ENTROPY):
-        settings = replace(asked, calibration=method, room=False)
+        settings = replace(asked, calibration=method)
         try:
             if method == ENTROPY:
-                graph._ranges[method, False, False] = _entropy(graph, fit)
+                graph._ranges[method, False] = _entropy(graph, fit)
             model = graph.quantized(settings)
             onnx_graph.sort(model.graph)
             model_file.save(model, temp / method, graph.folder)

@@ -93,10 +93,6 @@ def convert(
         return model, graph.folder, {**qdq.facts(model, len(sets)), **label.told(applied)}
     trials = _Trials(job, graph, source, temp)
     first = trials.carry_out(ASKED, asked)
-    if first.distance.fault and job.params["requantize"] and qdq.MARGIN[precision]:
-        # Some graphs lose more by the room than they gain.
-        exact = trials.carry_out(ASKED, replace(asked, room=False))
-        first = exact if exact.snr > first.snr else first
     steps = [step for step in job.params["requantize"] if step != SMOOTH or graph.smoothable]
     tried = search(first, steps, trials.carry_out, trials.rank)
     chosen = best(tried)

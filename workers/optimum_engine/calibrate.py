@@ -9,12 +9,19 @@ from pathlib import Path
 from typing import Any
 
 from workers.optimum_engine import histograms, masks
-from workers.sources import model_file, runtime
+from workers.sources import model_file, runtime, weight_file
 from workers.sources.errors import quantize_error
 
 _CHUNK_BYTES = 1024**3
 """Activations fetched in one run; more than that takes several runs."""
 _MANTISSA_BITS = 12
+_BETWEEN = {
+    "HardSigmoid": (0.0, 1.0),
+    "Sigmoid": (0.0, 1.0),
+    "Softmax": (0.0, 1.0),
+    "Tanh": (-1.0, 1.0),
+}
+"""Between which numbers these operators' results lie."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,15 +69,47 @@ def ranges(
         for names in parts:
             outputs = ready.run(names, {key: sample[key] for key in inputs if key in sample})
             found.widen(dict(zip(names, outputs, strict=True)))
-    ranges = {name: _widened(*one, limits.margin) for name, one in found.ranges().items()}
+    between = _between(model, source)
+    ranges = {
+        name: _widened(*one, limits.margin, between.get(name))
+        for name, one in found.ranges().items()
+    }
     for name in hidden & ranges.keys():
         low, high = ranges[name]
         ranges[name] = min(low, -limits.depth), high
     return {name: rounded(*bounds) for name, bounds in sorted(ranges.items())}
 
 
-def _widened(low: float, high: float, margin: float) -> tuple[float, float]:
-    return low + margin * min(low, 0.0), high + margin * max(high, 0.0)
+def _widened(
+    low: float, high: float, margin: float, between: tuple[float, float] | None
+) -> tuple[float, float]:
+    least, most = between or (-math.inf, math.inf)
+    wide = low + margin * min(low, 0.0), high + margin * max(high, 0.0)
+    return max(wide[0], min(least, low)), min(wide[1], max(most, high))
+
+
+def _between(model: Any, source: Path) -> dict[str, tuple[float, float]]:
+    """The numbers between which the results of some operators lie, whatever their inputs are.
+
+    The quantizer leaves out a Clip, because the range of its result cuts off the same: with room
+    beyond the Clip's own ends, it would not.
+    """
+    constants = {tensor.name: tensor for tensor in model.graph.initializer}
+    found = {}
+    for node in model.graph.node:
+        if node.op_type == "Clip":
+            given = dict(zip(("min", "max"), node.input[1:], strict=False))
+            ends = {item.name: item.f for item in node.attribute}
+            for end, name in given.items():
+                if name:
+                    # Without the number: no room.
+                    none = math.inf if end == "min" else -math.inf
+                    tensor = constants.get(name)
+                    ends[end] = weight_file.values(tensor, source).item() if tensor else none
+            found[node.output[0]] = ends.get("min", -math.inf), ends.get("max", math.inf)
+        elif node.op_type in _BETWEEN:
+            found[node.output[0]] = _BETWEEN[node.op_type]
+    return found
 
 
 def float_tensors(model: Any) -> dict[str, Any]:

@@ -37,7 +37,7 @@ class FloatGraph:
         self._temp = temp
         self._progress = progress
         self._smooth: Path | None = None
-        self._ranges: dict[tuple[str, bool, bool], Mapping[str, tuple[float, float]]] = {}
+        self._ranges: dict[tuple[str, bool], Mapping[str, tuple[float, float]]] = {}
 
     @property
     def smoothable(self) -> bool:
@@ -66,11 +66,10 @@ class FloatGraph:
 
     def ranges(self, settings: Settings) -> Mapping[str, tuple[float, float]]:
         """The range of every tensor, found once by each method."""
-        key = settings.calibration, settings.smooth, settings.room
+        key = settings.calibration, settings.smooth
         if key not in self._ranges:
             precision = settings.precision
-            levels = qdq.LEVELS[precision]
-            margin = qdq.MARGIN[precision] if settings.room else 0.0
+            levels, margin = qdq.LEVELS[precision], qdq.MARGIN[precision]
             limits = calibrate.Limits(masks.DEPTH[precision], levels, settings.calibration, margin)
             temp = self._temp / f"calibrate-{len(self._ranges)}"
             self._ranges[key] = calibrate.ranges(

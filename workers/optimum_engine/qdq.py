@@ -48,8 +48,6 @@ class Settings:
     symmetric: bool = False
     rewrites: frozenset[str] = frozenset()
     """What the provider's limits ask for (`device_limits`)."""
-    room: bool = True
-    """Whether ranges have room for more than calibration has seen (`MARGIN`)."""
     smooth: bool = False
     """Whether channels that stand out move into weights (`smoothing`)."""
     wide: frozenset[str] = frozenset()

@@ -88,6 +88,24 @@ def test_a_margin_moves_both_ends_outwards(tmp_path: Path) -> None:
     assert 4 < cut["x"][1] <= 6
 
 
+def test_a_margin_ends_where_results_do(tmp_path: Path) -> None:
+    """The quantizer leaves out a Clip: what cuts off in its place is the range of its result."""
+    nodes = [
+        helper.make_node("Clip", ["x", "zero", "six"], ["clipped"]),
+        helper.make_node("Clip", ["x", "", "shown"], ["open"]),
+        helper.make_node("Sigmoid", ["x"], ["share"]),
+        helper.make_node("Sum", ["clipped", "open", "share"], ["y"]),
+        helper.make_node("ReduceMax", ["x"], ["shown"], keepdims=0),
+    ]
+    weights = {"zero": np.float32(0), "six": np.float32(6)}
+    nodes.insert(0, nodes.pop())
+    rows = np.linspace(-4, 5, 16, dtype=np.float32).reshape(2, 8)
+    found = ranges(typed(nodes, weights), [{"x": rows}], tmp_path, margin=0.5)
+    assert (found["clipped"], found["x"]) == ((0, 6), (-6, 7.5))
+    assert found["open"] == (-6, 5)
+    assert found["share"][1] == 1
+
+
 def test_nan_is_an_error_that_names_the_tensor(tmp_path: Path) -> None:
     nodes = [helper.make_node("Log", ["x"], ["inner"]), helper.make_node("Relu", ["inner"], ["y"])]
     sets = [{"x": np.full((2, 8), -1, np.float32)}]
