@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from machine.files import read_file
+from machine.files import move, read_file, unlink
 from matrix.errors import MillError, UsageError
 
 _LOOK = 1.0
@@ -46,7 +46,7 @@ def read_environment(path: Path) -> dict[str, str]:
 
 def stop_when_asked(path: Path) -> threading.Event:
     """Interrupt this process once the file exists; set the event to stop looking."""
-    path.unlink(missing_ok=True)  # left by an earlier stop
+    unlink(path)  # left by an earlier stop
     done = threading.Event()
 
     def look() -> None:
@@ -72,7 +72,7 @@ def log_to(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with suppress(FileNotFoundError):
         if path.stat().st_size > _LOG_SIZE:
-            path.replace(path.with_name(path.name + ".1"))
+            move(path, path.with_name(path.name + ".1"))
     with path.open("ab") as file:
         sys.stdout.flush()
         sys.stderr.flush()

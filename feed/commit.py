@@ -20,7 +20,7 @@ from pathlib import Path
 
 from feed.errors import Corrupt, Rejected, Unavailable, VersionExists
 from feed.layout import Layout, Manifest
-from machine.files import create_exclusive, flush_all, flush_folder, read_json
+from machine.files import create_exclusive, flush_all, flush_folder, move, read_json, unlink
 from machine.locks import take
 from machine.processes import claim, owner_alive
 from machine.waits import WaitedTooLong, WaitRules
@@ -90,7 +90,7 @@ class Committer:
             with suppress(OSError):  # then the next process that gets the lock does it
                 self._take_back(final, ours)
             raise
-        self._note.unlink()
+        unlink(self._note)
 
     def _show(self, manifest: Path, final: Path, *, fresh: bool) -> None:
         if fresh:
@@ -118,11 +118,11 @@ class Committer:
         for digest, temp in blobs.items():
             final = self._layout.blob(digest)
             try:
-                temp.replace(final)
+                move(temp, final)
             except FileNotFoundError:
                 final.parent.mkdir(parents=True, exist_ok=True)
                 folders.add(final.parent.parent)
-                temp.replace(final)
+                move(temp, final)
             folders.add(final.parent)
         flush_all(flush_folder, folders)
 
@@ -130,7 +130,7 @@ class Committer:
         note = _Note(claim(), version.package, version.version, blobs)
         half = self._layout.tmp / "commit.new"  # a fixed name: kill -9 leaves one at most
         half.write_text(json.dumps(to_json(note)), "utf-8")
-        half.replace(self._note)
+        move(half, self._note)
 
     def _undo(self) -> None:
         try:
@@ -159,10 +159,10 @@ class Committer:
         """Remove what was moved for a version that never showed, and the note of it."""
         if not final.exists():
             for digest in blobs:
-                self._layout.blob(digest).unlink(missing_ok=True)
+                unlink(self._layout.blob(digest))
             with suppress(OSError):  # it holds other versions, or was never made
                 final.parent.rmdir()
-        self._note.unlink(missing_ok=True)
+        unlink(self._note)
 
     def _check_headroom(self, folder: Path, package: str) -> bool:
         """Whether the package is new."""

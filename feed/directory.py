@@ -21,7 +21,7 @@ from feed.errors import Corrupt, NotFound, Rejected, VersionExists, feed_errors
 from feed.interface import LocalFile, Progress, Published
 from feed.layout import STAGE, Layout, Manifest, corrupt, parse_manifest
 from feed.rules import STRICTEST, check_publish, headroom_problems, matching, view_problem
-from machine.files import flush_all, flush_file, flush_folder, long_path, read_file
+from machine.files import flush_all, flush_file, flush_folder, long_path, read_file, unlink
 from machine.processes import claim
 from matrix.digest import FileEntry
 from matrix.errors import in_lines
@@ -243,7 +243,7 @@ class DirectoryFeed:
 def _discard(staged: Sequence[Path]) -> None:
     for path in staged:
         with suppress(OSError):  # what cannot be removed now is swept later
-            path.unlink()
+            unlink(path)
 
 
 def _check_source(file: LocalFile) -> None:

@@ -22,7 +22,7 @@ from pathlib import Path
 from feed.errors import Corrupt, NotFound, Rejected, feed_errors
 from feed.interface import Published
 from machine.disk import existing
-from machine.files import create_exclusive, read_json, remove
+from machine.files import create_exclusive, read_json, remove, unlink
 from machine.processes import abandoned, claim, claim_in
 from matrix.codec import from_versioned, to_json
 from matrix.digest import SHA256, FileEntry
@@ -100,7 +100,7 @@ class Layout:
             self.create()
             probe = self.tmp / f"{STAGE}{claim()}"
             probe.touch()
-            probe.unlink()
+            unlink(probe)
             for folder in (self.packages, self.root / "blobs" / "sha256"):
                 folder.mkdir(parents=True, exist_ok=True)
 
@@ -119,7 +119,7 @@ class Layout:
         except FileExistsError:
             pass  # another process made the same feed at the same moment
         finally:
-            temp.unlink(missing_ok=True)
+            unlink(temp)
 
     def sweep_stale(self) -> list[Path]:
         """Remove what dead processes left unfinished; what is being written stays."""

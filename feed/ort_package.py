@@ -22,7 +22,7 @@ from feed.interface import Feed
 from feed.reader import occupied, pull, staging
 from feed.selection import check_tree, resolve_index, select
 from feed.verdict import CheckSignature
-from machine.files import long_path, read_json
+from machine.files import long_path, move, read_json
 from matrix.cellid import parse
 from matrix.digest import MANIFEST
 from matrix.errors import NothingSelected, UsageError
@@ -93,7 +93,7 @@ def pull_ort_package(
             (stage / "manifest.json").write_bytes(text.encode())
             if dest.is_dir():
                 dest.rmdir()
-            stage.rename(dest)
+            move(stage, dest)
     return OrtPackage(dest, model, tuple(components), tuple(map(_name, cells)), size)
 
 

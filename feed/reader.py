@@ -18,7 +18,7 @@ from feed.errors import Corrupt, NotFound, UnsafePath, local_errors
 from feed.interface import Feed, Progress
 from feed.rules import matching
 from feed.verdict import CheckSignature, Verdict, judge
-from machine.files import files_below, is_link, long_path
+from machine.files import files_below, is_link, long_path, move, unlink
 from machine.scratch import claimed_folder
 from matrix.digest import (
     BUILD_RECORD,
@@ -101,7 +101,7 @@ def pull(
             verdict = _checked(stage, package, version, listed, signature)
             if not unchanged:
                 for extra in set(wanted) - set(chosen):
-                    (stage / extra.path).unlink()
+                    unlink(stage / extra.path)
                 _move(stage, dest, chosen)
     return Pulled(package, version, dest, chosen, tree, unchanged, *_stated(verdict))
 
@@ -203,7 +203,7 @@ def _move(stage: Path, dest: Path, chosen: Sequence[FileEntry]) -> None:
     if not occupied(dest):
         if dest.is_dir():
             dest.rmdir()
-        stage.rename(dest)
+        move(stage, dest)
         return
     for entry in chosen:
         _adopt(stage, dest, PurePosixPath(entry.path))
@@ -217,4 +217,4 @@ def _adopt(stage: Path, dest: Path, path: PurePosixPath) -> None:
         if is_link(folder):
             raise UnsafePath(f"{folder} is a link: {path} would leave {dest}")
         folder.mkdir(exist_ok=True)
-    (stage / path).replace(folder / path.name)
+    move(stage / path, folder / path.name)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from feed.index import INDEX_FILE, IndexCell, SweepIndex
 from feed.interface import Feed, Published
 from feed.reader import Pulled, pull
 from feed.verdict import CheckSignature
+from machine.files import temporary_folder
 from matrix.cellid import parse
 from matrix.errors import NothingSelected, UsageError
 from matrix.globs import matches
@@ -58,8 +58,8 @@ def resolve_index(
         )
     published = revisions[max(live)]
     title = f"{index_package} {published.version}"
-    with tempfile.TemporaryDirectory(prefix="modelmill-index-") as folder:
-        dest = Path(folder) / "index"
+    with temporary_folder("modelmill-index-") as folder:
+        dest = folder / "index"
         version = published.version
         pulled = pull(feed, index_package, version, dest, (INDEX_FILE,), signature=signature)
         if pulled.kind not in {INDEX, ""}:

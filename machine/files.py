@@ -9,15 +9,23 @@ import os
 import shutil
 import stat
 import sys
+import tempfile
+import time
 import uuid
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 CHUNK = 1 << 20
+HELD_FOR = 5.0
+"""Seconds that another program may hold a file of ours without our giving up."""
+_HELD = {5, 32, 33, 145, 1224}
+"""Windows: access denied, in use, locked, a folder that is not empty yet, mapped into memory."""
 
 
 def blocks(path: Path) -> Iterator[bytes]:
@@ -45,10 +53,10 @@ def replace_file(
             if sync:
                 file.flush()
                 os.fsync(file.fileno())
-        half.replace(path)
+        move(half, path)
     except BaseException:
         with suppress(OSError):
-            half.unlink()
+            unlink(half)
         raise
 
 
@@ -131,31 +139,72 @@ def is_link(path: Path) -> bool:
     return stat.S_ISLNK(found.st_mode)
 
 
-ErrorInfo = tuple[type[BaseException], BaseException, TracebackType]
+def patiently(action: Callable[[], T], until: float | None = None) -> T:
+    """Do it, and again while another program holds the file: on Windows, virus scanners and
+    indexers open each new one for a moment, and meanwhile it can neither be renamed nor removed."""
+    deadline = time.monotonic() + HELD_FOR if until is None else until
+    pause = 0.01
+    while True:
+        try:
+            return action()
+        except OSError as error:
+            if getattr(error, "winerror", None) not in _HELD or time.monotonic() > deadline:
+                raise
+        time.sleep(pause)
+        pause = min(2 * pause, 0.25)
+
+
+def move(source: Path, dest: Path) -> None:
+    """Rename a file or a folder; a file that has the new name is replaced, also a read-only one."""
+    if os.name == "nt" and dest.is_file():
+        dest.chmod(stat.S_IWRITE)
+    patiently(lambda: source.replace(dest))
+
+
+def unlink(path: Path) -> None:
+    """Remove a file, also one that may only be read; absent is fine."""
+    with suppress(FileNotFoundError):
+        if os.name == "nt" and not is_link(path):
+            path.chmod(stat.S_IWRITE)
+        patiently(path.unlink)
 
 
 def remove(path: Path) -> None:
     """Remove a file or a folder, which another process may be removing too."""
-    if path.is_dir() and not path.is_symlink():
+    if path.is_dir() and not is_link(path):
         remove_tree(path)
     else:
-        path.unlink(missing_ok=True)
+        unlink(path)
+
+
+ErrorInfo = tuple[type[BaseException], BaseException, TracebackType]
 
 
 def remove_tree(folder: Path) -> None:
     """Remove a folder with all that is in it; what cannot be removed stays, absent is fine."""
+    until = time.monotonic() + HELD_FOR
 
-    def make_writable(action: Callable[..., Any], path: str, error: ErrorInfo) -> None:
-        if not isinstance(error[1], PermissionError):
+    def insist(action: Callable[..., Any], path: str, error: ErrorInfo) -> None:
+        if isinstance(error[1], FileNotFoundError):
             return
         with suppress(OSError):
             if Path(path) != folder:
                 Path(path).parent.chmod(0o700)
             if os.name == "nt":  # elsewhere only the folder counts, and a link shares its mode
                 Path(path).chmod(stat.S_IWRITE)
-            action(path)
+            patiently(lambda: action(path), until)
 
-    shutil.rmtree(folder, onerror=make_writable)
+    shutil.rmtree(folder, onerror=insist)
+
+
+@contextmanager
+def temporary_folder(prefix: str, below: Path | None = None) -> Iterator[Path]:
+    """A new folder that is removed afterwards, as far as other programs let go of it."""
+    folder = Path(tempfile.mkdtemp(prefix=prefix, dir=below))
+    try:
+        yield folder
+    finally:
+        remove_tree(folder)
 
 
 _BINARY = getattr(os, "O_BINARY", 0)
@@ -208,7 +257,7 @@ def create_exclusive(temp: Path, final: Path) -> None:
     Where hard links are missing the caller's lock makes the two steps safe.
     """
     if sys.platform == "win32":
-        temp.rename(final)
+        patiently(lambda: temp.rename(final))
         return
     try:
         os.link(temp, final)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-import platform
 import re
+import socket
 import sys
 import tempfile
 import time
@@ -61,7 +61,14 @@ class Process:
 @cache
 def this_host() -> str:
     """This machine since its last boot, and the process namespace that pids are counted in."""
-    name = platform.node() or "localhost"
+    name = socket.gethostname() or "localhost"
+    if sys.platform == "win32":
+        import winreg
+
+        # Not a hardware address: one network adapter more or less, and this would be another host.
+        key = winreg.OpenKey(winreg.HKEY_LOCAL_MACHINE, r"SOFTWARE\Microsoft\Cryptography")
+        with key:
+            return f"{name}/{winreg.QueryValueEx(key, 'MachineGuid')[0]}"
     if _LINUX:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         return f"{name}/{boot}/{Path('/proc/self/ns/pid').stat().st_ino}"

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import msgspec
 
-from machine.files import replace_file
+from machine.files import replace_file, unlink
 from machine.locks import locked
 from machine.processes import claim, owner_of
 from machine.waits import WaitRules
@@ -84,7 +84,7 @@ class Entries:
         if own.held or own.waiting:
             replace_file(self._file, msgspec.json.encode(own))
         else:
-            self._file.unlink(missing_ok=True)
+            unlink(self._file)
 
     def look(self) -> None:
         """Show the others that we still wait."""
@@ -101,7 +101,7 @@ class Entries:
             if owner is None or path == self._file:
                 continue
             if owner.is_dead():
-                path.unlink(missing_ok=True)
+                unlink(path)
             elif not path.name.startswith("."):  # which is still being written
                 entry = Entry()
                 with suppress(OSError, ValueError):

@@ -7,7 +7,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any, Self, TypeVar
@@ -180,14 +180,12 @@ class Database:
     def raw(self) -> Iterator[sqlite3.Connection]:
         """SQLite's own connection, for what cannot run inside a transaction."""
         with self._translated():
-            pooled = self.engine.raw_connection()
             try:
-                assert isinstance(pooled.driver_connection, sqlite3.Connection)
-                yield pooled.driver_connection
+                with closing(self.engine.raw_connection()) as pooled:
+                    assert isinstance(pooled.driver_connection, sqlite3.Connection)
+                    yield pooled.driver_connection
             except sqlite3.Error as error:
                 raise DBAPIError(None, None, error) from error
-            finally:
-                pooled.close()
 
     @contextmanager
     def _translated(self) -> Iterator[None]:

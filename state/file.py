@@ -7,6 +7,7 @@ Python's own driver does, so that `modelmill status` does not load SQLAlchemy.
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import sqlite3
@@ -87,17 +88,31 @@ class StateFile:
 
 
 def _connect(path: Path, how: str) -> sqlite3.Connection:
-    uri = f"file:{quote(path.absolute().as_posix())}?{how}"
     connection = sqlite3.connect(
-        uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
+        f"{_uri(path.absolute().as_posix())}?{how}",
+        uri=True,
+        timeout=BUSY_SECONDS,
+        isolation_level=None,
+        check_same_thread=False,
     )
-    connection.execute("PRAGMA query_only = ON")
+    try:
+        connection.execute("PRAGMA query_only = ON")
+    except BaseException:
+        connection.close()  # else Windows can neither move nor remove the file
+        raise
     return connection
+
+
+def _uri(path: str) -> str:
+    """`file:///C:/it`; after an empty authority come `//server/it` and `//?/C:/it` too."""
+    return f"file://{'' if path.startswith('/') else '/'}{quote(path, safe='/:')}"
 
 
 def is_fresh(path: Path) -> bool:
     """Whether the file has yet to be created; refuses a file that is not a database."""
     try:
+        if path.is_dir():  # Windows gives folders no size
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
         if not path.exists() or path.stat().st_size == 0:
             return True
         with path.open("rb") as file:

@@ -132,7 +132,7 @@ def _open(url: URL) -> State:
     except ModuleNotFoundError as error:
         raise StateError(
             "a state on PostgreSQL needs the psycopg driver",
-            hint="pip install 'modelmill[postgres]'",
+            hint='pip install "modelmill[postgres]"',
         ) from error
     try:
         prepare(database, url)

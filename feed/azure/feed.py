@@ -20,6 +20,7 @@ from feed.azure.tool_cache import ToolCache
 from feed.checked import refuse_unsafe
 from feed.interface import LocalFile, Progress, Published
 from feed.rules import STRICTEST, check_publish, headroom_problems, matching
+from machine.files import unlink
 from matrix.credentials import without_credentials
 from matrix.digest import FileEntry
 from matrix.errors import UsageError, in_lines
@@ -164,7 +165,7 @@ class AzureFeed(Listing):
                     f"{package} {version}: {entry.path} {what}", hint=errors.PULL_AGAIN
                 )
         for path in came:  # the tool may not take a filter literally
-            (dest / path).unlink()
+            unlink(dest / path)
         return chosen
 
 

@@ -29,6 +29,7 @@ from feed.azure.options import CACHE_VARIABLE, Options
 from feed.azure.service import Service
 from feed.azure.staging import own_folder
 from feed.errors import Corrupt, FeedError, Rejected, Unauthorized, Unavailable
+from machine.files import move
 from machine.locks import locked
 from machine.scratch import claimed_folder
 from machine.waits import WaitedTooLong, WaitRules
@@ -160,7 +161,7 @@ class ToolCache:
             timeout = (self._options.connect_timeout, self._options.read_timeout)
             self._service.patiently(lambda: download(release.uri, archive, timeout))
             unpack(archive, content)
-            content.rename(self._folder(release.version))
+            move(content, self._folder(release.version))
 
     def _release(self, pinned: str | None) -> Release:
         query = self._query | ({"version": pinned} if pinned else {})

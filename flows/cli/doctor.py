@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import platform
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from flows.settings.engines import engine_environment, engine_spec, runtimes_of
 from flows.settings.settings import Settings
 from flows.settings.workspace import Workspace
 from machine.disk import existing, free
+from machine.files import temporary_folder
 from machine.ledger import Ledger
 from matrix.errors import MillError, Unusable
 from workers.compile.devices import available
@@ -69,9 +69,9 @@ def examine(settings: Settings) -> Iterator[Finding]:
     yield _python()
     yield _installation()
     yield from _packages()
-    with tempfile.TemporaryDirectory(prefix="modelmill-doctor-") as logs:
-        yield from _engines(settings, Path(logs))
-        yield from _runtimes(settings, Path(logs))
+    with temporary_folder("modelmill-doctor-") as logs:
+        yield from _engines(settings, logs)
+        yield from _runtimes(settings, logs)
     work = Workspace(settings)
     for what, ask in {"home": _home, "disk": _disk, "state": _state, "feed": _feed}.items():
         yield _asked(what, partial(ask, work))
@@ -109,7 +109,7 @@ def _installation() -> Finding:
 def _packages() -> Iterator[Finding]:
     for extra, needed in (("sweep", _SWEEP), ("build", (*_BUILD, *_RUNTIME))):
         if missing := ", ".join(name for name in needed if not _version(name)):
-            mend = f"pip install -c constraints.txt 'modelmill[{extra}]' {_FOR[extra]}"
+            mend = f'pip install -c constraints.txt "modelmill[{extra}]" {_FOR[extra]}'
             yield Finding(f"{extra} extra", Health.NOTE, f"missing: {missing}", mend)
         else:
             shown = ", ".join(f"{name} {_version(name)}" for name in needed)
@@ -124,7 +124,7 @@ def _engines(settings: Settings, logs: Path) -> Iterator[Finding]:
         elif environment is None and (lacks := missing_imports(engine_spec(settings, name))):
             text = f"lacks {', '.join(lacks)}"
             extra = extra_of(name)
-            mend = f"pip install -c constraints.txt 'modelmill[{extra}]'" if extra else ""
+            mend = f'pip install -c constraints.txt "modelmill[{extra}]"' if extra else ""
             needed = Health.BAD if settings.engine == name else Health.NOTE
             yield Finding(f"engine {name}", needed, text, mend)
         elif environment is None:
@@ -185,8 +185,8 @@ def install_provider(settings: Settings, name: str) -> str:
     provider = targets.provider_called(name) or name
     limits = HostLimits(start_timeout=_START_LIMIT, timeout=_DOWNLOAD_LIMIT)
     with (
-        tempfile.TemporaryDirectory(prefix="modelmill-doctor-") as logs,
-        closing(runtimes_of(settings, limits, Path(logs))) as pool,
+        temporary_folder("modelmill-doctor-") as logs,
+        closing(runtimes_of(settings, limits, logs)) as pool,
     ):
         told = pool.install(provider, Watching(progress=waiting_for))
     return f"{told['provider']} {told['version']} is on this machine"

@@ -68,6 +68,6 @@ def not_installed(error: ModuleNotFoundError) -> NotInstalled | None:
         if package in packages:
             return NotInstalled(
                 f"this needs {package}, which is not installed",
-                hint=f"pip install -c constraints.txt 'modelmill[{extra}]'",
+                hint=f'pip install -c constraints.txt "modelmill[{extra}]"',
             )
     return None

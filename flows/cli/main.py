@@ -131,6 +131,8 @@ _NEXT_STEPS = {
     errno.EISDIR: "a folder is where a file should be",
 }
 """Errors of the operating system that a user can act on. Any other OSError is a bug of ours."""
+if os.name == "nt":
+    _NEXT_STEPS[errno.EINVAL] = "Windows allows no such name: choose another"
 if hasattr(errno, "EDQUOT"):
     _NEXT_STEPS[errno.EDQUOT] = "free space: your quota on this disk is used up"
 
@@ -234,8 +236,11 @@ def _refused(error: OSError | RuntimeError) -> str:
         return "the current folder was removed (change to another one)"
     if error.errno not in _NEXT_STEPS:
         raise error
+    step = _NEXT_STEPS[error.errno]
+    if getattr(error, "winerror", None) in {32, 33}:
+        step = "another program has it open: close that one"
     where = f"{error.filename}: " if error.filename else ""
-    return f"{where}{error.strerror} ({_NEXT_STEPS[error.errno]})"
+    return f"{where}{error.strerror} ({step})"
 
 
 def _complete_hints(arguments: Arguments, out: Output) -> None:

@@ -8,7 +8,6 @@ its packages are written into a folder (`flows.compile.written`).
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,6 +24,7 @@ from flows.plan.recorded import PlannedCells, remember
 from flows.run.run import Run
 from flows.settings.settings import Settings
 from flows.settings.workspace import Workspace, find_sweep
+from machine.files import temporary_folder
 from matrix.cellid import parse
 from matrix.codec import to_json
 from matrix.errors import Exit, NothingSelected, PlanError, UsageError
@@ -122,10 +122,10 @@ def plans_of(
     """What is to be made of these versions: a plan for the batch of that stamp or, without one, for
     each batch that made any of them."""
     found, signature = [], signature_check(wanted.settings, signs=True)
-    with tempfile.TemporaryDirectory(prefix="modelmill-compile-") as folder:
+    with temporary_folder("modelmill-compile-") as folder:
         for number, one in enumerate(versions):
             waiting_for(f"reading {one.package} {one.version}")
-            dest = Path(folder, str(number))
+            dest = folder / str(number)
             original = published_original(feed, one.package, one.version, dest, signature)
             found.append((original, one.package))
     plans = _plans(wanted, found, stamp)
@@ -174,8 +174,8 @@ def _refuse_other_options(feed: Feed, plan: Plan) -> None:
         there = feed.find(cell.package, cell.version)
         if there is None or there.deleted:
             continue
-        with tempfile.TemporaryDirectory(prefix="modelmill-compile-") as folder:
-            dest = Path(folder, "it")
+        with temporary_folder("modelmill-compile-") as folder:
+            dest = folder / "it"
             found = published_original(feed, cell.package, cell.version, dest, None)
         if found.manifest.get("profile") != json.loads(json.dumps(to_json(cell.profile))):
             made = f"{cell.package} {cell.version} was compiled with other options for"

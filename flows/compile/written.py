@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -15,7 +14,7 @@ from flows.packages.builder import attester_of, open_builder, verifying
 from flows.packages.published import fetch_portable
 from flows.settings.settings import Settings
 from flows.settings.workspace import Workspace
-from machine.files import remove_tree
+from machine.files import move, remove_tree, temporary_folder
 from matrix.errors import MillError, UsageError
 from matrix.model import Cell, Plan
 from workers.attest.attester import Attester
@@ -68,9 +67,9 @@ def write_packages(
     store = Workspace(settings).store
     fetch = partial(_copy, source) if source else partial(fetch_portable, settings)
     with ExitStack() as opened:
-        home = opened.enter_context(tempfile.TemporaryDirectory(prefix="modelmill-compile-"))
+        home = opened.enter_context(temporary_folder("modelmill-compile-"))
         shared = str(store) if store.is_dir() and not source else None
-        settings = replace(settings, home=home, store=shared)
+        settings = replace(settings, home=str(home), store=shared)
         builder = opened.enter_context(open_builder(plan, settings, fetch))
         verifier = opened.enter_context(verifying(settings))
         attester = attester_of(settings, builder, verifier.runtimes)
@@ -92,14 +91,14 @@ def _write(
         old = output.with_name(f".{output.name}.old")
         remove_tree(old)
         if output.exists():
-            output.replace(old)
+            move(output, old)
         try:
             built.move_to(output)
         except BaseException:
             if old.exists() and not output.exists():
-                old.replace(output)
+                move(old, output)
             raise
-        shutil.rmtree(old, ignore_errors=True)
+        remove_tree(old)
     finally:
         built.release()
     runs = [run for run in built.stages if run.stage == STAGE]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
-import shutil
 import subprocess
 import uuid
 from collections.abc import Mapping, Sequence
@@ -24,6 +23,7 @@ from flows.settings.settings import Settings
 from flows.settings.workspace import Workspace
 from flows.stop import Stop
 from machine.children import describe_exit, family, kill, module_command, start
+from machine.files import remove_tree
 from matrix.errors import MillError, Unusable, UsageError
 from matrix.needs import Words, to_text
 from state.state import open_state
@@ -111,7 +111,7 @@ class Worker:
                     print(removed, flush=True)
         finally:
             self._drain(shared)
-            shutil.rmtree(folder, ignore_errors=True)
+            remove_tree(folder)
 
     def _environment(
         self, words: Words, folder: Path, environ: Mapping[str, str]
@@ -187,7 +187,7 @@ def remove_abandoned(folders: Path) -> None:
     for path in folders.glob("*"):
         folder = WorkerFolder(path)
         if not path.suffix and folder.orphaned and not folder.working():
-            shutil.rmtree(path, ignore_errors=True)
+            remove_tree(path)
 
 
 def queue_name(words: Words) -> str:

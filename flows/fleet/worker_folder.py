@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from machine.files import move, unlink
 from machine.processes import Process, claim, owner_of
 
 FOLDER = "MODELMILL_WORKER_FOLDER"
@@ -39,7 +40,7 @@ class WorkerFolder:
         new = path.with_suffix(".new")
         new.mkdir(parents=True)
         (new / f"{_OWNER}{claim()}").touch()
-        new.rename(path)  # so that it never exists without its owner
+        move(new, path)  # so that it never exists without its owner
         return cls(path)
 
     @classmethod
@@ -80,7 +81,7 @@ class WorkerFolder:
         try:
             yield
         finally:
-            mark.unlink(missing_ok=True)
+            unlink(mark)
 
     def working(self) -> list[int]:
         """The pids of slots and parents that run."""

@@ -24,7 +24,7 @@ from flows.plan.planning import plan_of
 from flows.settings.settings import SELECTION, Settings
 from flows.settings.workspace import Workspace
 from flows.tune.knowledge import load_knowledge
-from machine.files import remove_tree, replace_file
+from machine.files import remove_tree, replace_file, unlink
 from machine.locks import take_now
 from machine.user_errors import user_errors
 from machine.waits import untold
@@ -123,7 +123,7 @@ class Onboarding:
         try:
             return plan_of(settings, str(draft), today)
         finally:
-            draft.unlink(missing_ok=True)
+            unlink(draft)
 
     def _check_folder(self, table: dict[str, Any]) -> None:
         """Never take over a folder that holds something else, be it the proof of another model."""

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from enum import StrEnum
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from flows.onboard import folder as files
@@ -35,6 +34,7 @@ from flows.onboard.report import markdown
 from flows.plan.recorded import typed
 from flows.settings.settings import Settings
 from flows.settings.workspace import Workspace
+from machine.files import temporary_folder
 from machine.waits import untold
 from matrix.digest import is_run_record
 from matrix.errors import MillError, PlanError
@@ -138,9 +138,9 @@ class Review:
         task = entry.get("task", record.task)
         wanted = Wanted(str(entry.get("id")), str(task), str(self.folder / files.CATALOG))
         place = Workspace(self.settings).large_temp
-        with TemporaryDirectory(prefix="modelmill-review-", dir=place) as temp:
-            settings = replace(self._settings(record), store=str(Path(temp, "store")), cache=None)
-            work = Onboarding(wanted, Path(temp, "again"), settings, tell=self.tell)
+        with temporary_folder("modelmill-review-", place) as temp:
+            settings = replace(self._settings(record), store=str(temp / "store"), cache=None)
+            work = Onboarding(wanted, temp / "again", settings, tell=self.tell)
             return work.go(today)
 
     def _settings(self, record: Record) -> Settings:

@@ -53,6 +53,10 @@ _OF_FLEETS = ("config", "state")
 _HINT = re.compile(rf"\bmodelmill ({'|'.join(PLACES)})\b")
 _OURS = re.compile(r"(\x1b\[(?:0|1|2|31|32|33)m)")
 """What `paint` writes."""
+_PLAIN_THERE = re.compile(r"[\w.:/\\+-][\w.:/\\+@=~*?\[\]-]*")
+"""What neither cmd nor PowerShell changes."""
+_EXTENDED = re.compile(r"(\\{2,4})\?(\\{1,2})(UNC\2)?")
+"""What begins a path that Windows takes without its limits; in JSON, every backslash is two."""
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 """Control characters and those that turn the direction of what follows."""
 _PLAINER = {"…": "...", "━": "#", "–": "-", "—": "-", "→": "->", "’": "'", "·": "."}
@@ -106,6 +110,8 @@ class Output:
         Names and texts of others are in it, so nothing but our own colours reaches the terminal
         as a command.
         """
+        if os.name == "nt":
+            text = plain_paths(text)
         if self.places:
             text = _HINT.sub(self._complete, text)
         parts = _OURS.split(text) if self.colour else [text]
@@ -171,6 +177,11 @@ class _Moving:
 def moving(out: TextIO) -> TextIO:
     """The same stream for what moves the cursor; its texts must be `shown`."""
     return cast("TextIO", _Moving(out)) if isinstance(out, Output) else out
+
+
+def plain_paths(text: str) -> str:
+    """A text with paths as people know them: `C:\\it` for `\\\\?\\C:\\it`."""
+    return _EXTENDED.sub(lambda begin: begin[1] if begin[3] else "", text)
 
 
 def shown(text: str) -> str:
@@ -301,7 +312,14 @@ def paint(text: str, style: str, stream: TextIO | None = None) -> str:
 
 
 def shell_word(text: str) -> str:
-    """A text as it is typed at a shell."""
-    if sys.platform == "win32":
-        return f'"{text}"' if " " in text else text
-    return shlex.quote(text)
+    """A text as it is typed at a shell; on Windows, the same for cmd and PowerShell."""
+    return windows_word(text) if os.name == "nt" else shlex.quote(text)
+
+
+def windows_word(text: str) -> str:
+    """A text in the quotes that both shells of Windows know, unless it means itself to both."""
+    if _PLAIN_THERE.fullmatch(text):
+        return text
+    # Programs take a backslash before a quote for an escape, and no other one.
+    escaped = re.sub(r'(\\*)(["]|$)', lambda ends: ends[1] * 2 + (ends[2] and '\\"'), text)
+    return f'"{escaped}"'

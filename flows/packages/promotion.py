@@ -8,7 +8,6 @@ it, the tuning that found it.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -25,7 +24,7 @@ from flows.packages.run_records import json_bytes, publish_record
 from flows.packages.signing import signature_check
 from flows.settings.settings import Settings
 from flows.settings.workspace import Workspace
-from machine.files import read_json
+from machine.files import read_json, temporary_folder
 from matrix.champions import Champion, champion_for, read_champions, unlike
 from matrix.codec import to_json
 from matrix.datasets import SYNTHETIC
@@ -66,8 +65,8 @@ def promote(
     _check_demands(settings, feed, name)
     demand, title = demand_of(settings, name), f"{package} {version}"
     work = Workspace(settings).large_temp
-    with tempfile.TemporaryDirectory(prefix="modelmill-promote-", dir=work) as folder:
-        dest, check = Path(folder, "package"), signature_check(settings)
+    with temporary_folder("modelmill-promote-", work) as folder:
+        dest, check = folder / "package", signature_check(settings)
         verdict = verify_published(feed, package, version, dest, signature=check)
         if not verdict.ok:
             text = f"{title} cannot enter {name}: {verdict.problems[0]}"

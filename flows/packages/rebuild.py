@@ -6,7 +6,6 @@ every stage runs, in temporary folders.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,6 +19,7 @@ from flows.packages.published import Original, published_original
 from flows.packages.signing import signature_check
 from flows.settings.settings import Settings
 from flows.settings.workspace import Workspace
+from machine.files import temporary_folder
 from matrix.digest import PROVENANCE
 from matrix.errors import UsageError
 from matrix.model import EXPORT, Cell, Plan
@@ -60,8 +60,7 @@ def rebuild(
     """
     work = Workspace(settings)
     work.prepare()
-    with tempfile.TemporaryDirectory(prefix="rebuild-", dir=work.home) as folder:
-        root = Path(folder)
+    with temporary_folder("rebuild-", work.home) as root:
         waiting_for(f"fetching {package} {version}")
         signature, dest = signature_check(settings), root / "published"
         original = published_original(feed, package, version, dest, signature, ("*",))

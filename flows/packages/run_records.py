@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
-import tempfile
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,6 +20,7 @@ from feed.interface import Feed, LocalFile, Published
 from feed.publisher import Publisher
 from flows.packages.signing import signer_of
 from flows.settings.settings import Settings
+from machine.files import temporary_folder
 from matrix.digest import PROVENANCE, SIGNATURE, FileEntry, tree_digest
 from matrix.naming import render
 from workers.attest.provenance import record_statement
@@ -50,11 +50,11 @@ def publish_record(
     told = {"schema": SCHEMA, "kind": kind, "of": of, **about}
     contents = {**files, RECORD: json_bytes(told)}
     named = render(settings.package, f"{kind}s", "")
-    with tempfile.TemporaryDirectory(prefix=f"modelmill-{kind}-") as folder:
-        local = write_files(Path(folder), contents)
+    with temporary_folder(f"modelmill-{kind}-") as folder:
+        local = write_files(folder, contents)
         tree = tree_digest(file.entry for file in local)
         own = f"0.0.0-{kind}-{(subject.tree or '')[:_SHOWN]}-{tree[:_SHOWN]}"
-        local += statement_files(settings, kind, named, own, local, Path(folder), [of])
+        local += statement_files(settings, kind, named, own, local, folder, [of])
         Publisher(feed, tries=settings.tries).publish(
             named,
             own,

@@ -55,7 +55,7 @@ def check_engine(settings: Settings) -> None:
         extra = "build"
     if not missing:
         return
-    install = f"pip install -c constraints.txt 'modelmill[{extra}]'"
+    install = f'pip install -c constraints.txt "modelmill[{extra}]"'
     hint = "modelmill engine install winml" if missing == ["winml"] else install
     lacks = f"{where or sys.executable} lacks {', '.join(missing)}"
     raise EngineNotFound(f"engine {spec.name} is not installed: {lacks}", hint=hint)

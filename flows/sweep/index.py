@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterable
-from pathlib import Path
 
 from feed.errors import Conflict, NotFound
 from feed.index import INDEX_FILE, IndexCell, SweepIndex
@@ -14,6 +12,7 @@ from feed.selection import index_revisions, resolve_index
 from flows.packages.run_records import statement_files, write_files
 from flows.packages.signing import signature_check
 from flows.settings.settings import Settings
+from machine.files import temporary_folder
 from matrix.cellid import parse
 from matrix.digest import SIGNATURE, tree_digest
 from matrix.model import Plan, is_export
@@ -79,8 +78,7 @@ def publish_index(
     Returns the version that holds it. Two sweeps that end at once settle by content.
     """
     package, taken = plan.index_package, 0
-    with tempfile.TemporaryDirectory(prefix="modelmill-index-") as name:
-        folder = Path(name)
+    with temporary_folder("modelmill-index-") as folder:
         content = write_files(folder, {INDEX_FILE: index.to_json()})
         tree = tree_digest(file.entry for file in content)
         for _attempt in range(_RACES):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import secrets
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -23,6 +22,7 @@ from flows.tune.place import Shown
 from flows.tune.planning import check_space
 from flows.tune.record import Kept, Recorded, Tuning, planned, recorded
 from flows.tune.workplace import Workplace, settings_for
+from machine.files import temporary_folder
 from machine.locks import take_now
 from matrix.catalog import packaged
 from matrix.cellid import model_fault
@@ -126,8 +126,8 @@ def portable_plan(
     wanted = replace(settings, compile=(), champions=None, bench=bench, no_publish=no_publish)
     if is_catalog(what):
         return plan_of(wanted, what, today)
-    with tempfile.TemporaryDirectory(prefix="modelmill-") as folder:
-        return plan_of(wanted, str(_entry(Path(folder), what)), today)
+    with temporary_folder("modelmill-") as folder:
+        return plan_of(wanted, str(_entry(folder, what)), today)
 
 
 def is_catalog(what: str) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
@@ -11,6 +10,7 @@ from flows.settings.engines import engine_spec, runtimes_of
 from flows.settings.settings import Settings
 from flows.settings.workspace import Workspace
 from flows.tune.champions import machine_words, runtime_words
+from machine.files import temporary_folder
 from matrix.champions import Champion, read_champions
 from matrix.errors import MillError
 from matrix.model import Plan, Target
@@ -36,9 +36,9 @@ def stale_champions(settings: Settings, plan: Plan) -> list[str]:
     ]
     if not found:
         return []
-    with tempfile.TemporaryDirectory(prefix="modelmill-plan-") as folder:
-        tools = _tools(settings, Path(folder))
-        with closing(runtimes_of(settings, log_dir=Path(folder))) as runtimes:
+    with temporary_folder("modelmill-plan-") as folder:
+        tools = _tools(settings, folder)
+        with closing(runtimes_of(settings, log_dir=folder)) as runtimes:
             here = {label: _here(runtimes, targets.get(label)) for _, _, label in planned}
     return list(stale_lines(found, tools, here))
 

@@ -9,7 +9,7 @@ import signal
 import sqlite3
 import time
 from collections import Counter
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -140,13 +140,19 @@ def test_the_whole_command_is_killed_with_its_server(
     with project.start("sweep", name, "--stamp", "s1") as running:
         running.until("[20/32]")
         assert eventually(gate.exists, 60)
-        with sqlite3.connect(project.home / "prefect" / "prefect.db") as database:
+        with (
+            closing(sqlite3.connect(project.home / "prefect" / "prefect.db")) as database,
+            database,
+        ):
             count = "SELECT count(*) FROM flow_run"
             assert eventually(lambda: database.execute(count).fetchone() == (1,), 90)
         kill(project, running, everything=False)
         assert project.alone()
     with project.start("sweep", name, "--stamp", "s1") as running:
-        with sqlite3.connect(project.home / "prefect" / "prefect.db") as database:
+        with (
+            closing(sqlite3.connect(project.home / "prefect" / "prefect.db")) as database,
+            database,
+        ):
             assert eventually(lambda: database.execute(count).fetchone() == (2,), 90)
         go.touch()
         assert running.end().code == 0
@@ -154,7 +160,7 @@ def test_the_whole_command_is_killed_with_its_server(
     check_published_once(project)
     check_no_strays(project, reference)
     # A run that died is not shown as running for ever.
-    with sqlite3.connect(project.home / "prefect" / "prefect.db") as database:
+    with closing(sqlite3.connect(project.home / "prefect" / "prefect.db")) as database, database:
         runs = database.execute("SELECT state_type FROM flow_run ORDER BY start_time").fetchall()
         tasks = database.execute("SELECT DISTINCT state_type FROM task_run").fetchall()
     assert {state for (state,) in tasks} <= {"CRASHED", "COMPLETED"}

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -66,14 +67,14 @@ def resume_to_the_end(project: Project, *, plain: bool) -> None:
 
 
 def flow_runs(home: Path) -> list[tuple[str, str]]:
-    with sqlite3.connect(home / "prefect" / "prefect.db") as database:
+    with closing(sqlite3.connect(home / "prefect" / "prefect.db")) as database, database:
         return database.execute(
             "SELECT name, state_type FROM flow_run ORDER BY start_time"
         ).fetchall()
 
 
 def task_runs(home: Path) -> list[tuple[str, str]]:
-    with sqlite3.connect(home / "prefect" / "prefect.db") as database:
+    with closing(sqlite3.connect(home / "prefect" / "prefect.db")) as database, database:
         return database.execute("SELECT name, state_type FROM task_run ORDER BY name").fetchall()
 
 

@@ -11,7 +11,11 @@ import psutil
 
 def slowness() -> float:
     """How much longer than on an idle machine something may take now."""
-    return max(1.0, psutil.getloadavg()[0] / (os.cpu_count() or 1))
+    try:
+        load = psutil.getloadavg()[0]
+    except RuntimeError:  # a Windows without performance counters, as Wine is
+        load = 8.0
+    return max(1.0, load / (os.cpu_count() or 1))
 
 
 def patient(seconds: float) -> float:

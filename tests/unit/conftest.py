@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import platform
 import subprocess
 import sys
 from collections.abc import Iterator
 
 import pytest
 from pytest_socket import disable_socket, enable_socket, socket_allow_hosts
+
+platform.uname()  # on Windows it starts `ver`, once for a process
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from machine.files import copy_file, hash_file, remove_tree
+from machine.files import copy_file, hash_file, move, remove_tree
 from matrix.digest import FileEntry, LocalFile
 from workers.build.claim import Claim
 from workers.build.stages import Rung, StageRun
@@ -64,7 +64,7 @@ class Built:
             for file in self.files:
                 # A copy, not a link: nobody may change the store's bytes through a kept package.
                 copy_file(file.source, half / file.entry.path)
-            half.replace(dest)
+            move(half, dest)
         finally:
             remove_tree(half)
         self.release()

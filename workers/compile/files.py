@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from machine.files import hash_file
+from machine.files import hash_file, move, temporary_folder
 from matrix.digest import value_digest
 from matrix.errors import UsageError
 from matrix.model import Profile
@@ -112,8 +111,8 @@ class FileCompiler:
             )
 
     def _group(self, graphs: Sequence[Graph]) -> list[Compiled]:
-        with tempfile.TemporaryDirectory(dir=self.scratch) as folder:
-            job = Job(self.runtimes, self.runtime, self.profile, Path(folder), self.watching)
+        with temporary_folder("compile-", self.scratch) as folder:
+            job = Job(self.runtimes, self.runtime, self.profile, folder, self.watching)
 
             def attempt(left: Mapping[str, Graph]) -> Group:
                 members = list(left.values())
@@ -186,4 +185,4 @@ def _publish(made: Path, final: Path) -> None:
     """Whole under its name or not there; the folder may lie on another disk."""
     arriving = final.with_name(f".{final.name}.{os.getpid()}")
     shutil.copyfile(made, arriving)
-    arriving.replace(final)
+    move(arriving, final)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from machine.files import remove_tree
+from machine.files import remove_tree, unlink
 from machine.scratch import Scratch, sweep_dead
 from matrix.status import FailureClass
 from workers import codec
@@ -102,7 +102,7 @@ class Host:
                 self._scratch = None
             if log_size(self._own_log) == 0:
                 with contextlib.suppress(OSError):
-                    self._own_log.unlink()
+                    unlink(self._own_log)
 
     def _exchange(self, request: Message, call: Call) -> Message:
         for _attempt in range(2):

@@ -13,12 +13,12 @@ reference cannot share an error in the handling of the cache.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from machine.files import remove_tree
 from matrix.model import SourceKind
 from workers import composition
 from workers.composition import Composition
@@ -85,7 +85,7 @@ def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
             model_file.save(graph, job.out / name, raw)
         else:
             weights.add(graph, name, raw)
-        shutil.rmtree(raw)
+        remove_tree(raw)
     if len(parts) > 1:
         joins, loop = components.joins(model, task), decoders.loop_of(parts)
         record = composition.compose(ports, model_file.MODEL, joins, loop)

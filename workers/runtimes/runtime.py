@@ -50,7 +50,7 @@ class Kind:
     def remedy(self) -> str:
         """The command that installs it."""
         if self.extra:
-            return f"pip install 'modelmill[{self.extra}]'"
+            return f'pip install "modelmill[{self.extra}]"'
         return f"modelmill engine install {self.name}"
 
     @property

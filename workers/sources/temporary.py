@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
-import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+
+from machine.files import remove_tree
 
 FOLDER = ".scratch"
 _FOLDERS = ("TMPDIR", "TMP", "TEMP", "TORCHINDUCTOR_CACHE_DIR")
@@ -32,7 +33,7 @@ def temporary_folder(out: Path) -> Iterator[Path]:
     finally:
         tempfile.tempdir = before
         gc.collect()  # Windows cannot remove a file that a session still maps
-        shutil.rmtree(folder)
+        remove_tree(folder)  # what a virus scanner still holds is not the stage's output
     # What is left are the modules of the tools: looking through them again after every stage takes
     # longer than most stages. After an error, what it holds is still to be collected.
     gc.freeze()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from machine.disk import reason
-from machine.files import flush_file, hash_file
+from machine.files import flush_file, hash_file, move, unlink
 from matrix.digest import FileEntry, LocalFile
 from workers.errors import CorruptBlob
 from workers.store.folder import make_folder, make_way
@@ -64,12 +64,12 @@ class Blobs:
         """Give hashed bytes their place (under the gate)."""
         target = self.path(hashed.entry.sha256)
         if self.has(hashed.entry):
-            hashed.source.unlink()
+            unlink(hashed.source)
             return
         make_folder(target.parent)
         self.remove(hashed.entry.sha256)
         hashed.source.chmod(READ_ONLY)
-        hashed.source.replace(target)
+        move(hashed.source, target)
         self._known[hashed.entry.sha256] = _identity(target.stat())
 
     def check(self, entry: FileEntry, *, afresh: bool = False) -> None:
@@ -97,9 +97,7 @@ class Blobs:
             return 0
         try:
             size = path.lstat().st_size
-            if os.name == "nt":
-                path.chmod(stat.S_IWRITE)
-            path.unlink()
+            unlink(path)
         except FileNotFoundError:
             return 0
         return size

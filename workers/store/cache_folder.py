@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from machine.disk import is_full, reason
-from machine.files import blocks, is_link
+from machine.files import blocks, is_link, move
 from machine.scratch import claimed_folder
 from workers.store.cache import CacheRefuses, CacheTrouble, copy, refuse_if_cancelled
 
@@ -63,7 +63,7 @@ class FolderPlace:
                     shutil.copyfile(source, half)
                 path.parent.mkdir(parents=True, exist_ok=True)
                 try:
-                    half.replace(path)
+                    move(half, path)
                 except PermissionError:
                     if not path.is_file():  # else, on Windows, somebody reads it
                         raise

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from machine.disk import reason
-from machine.files import remove, replace_file
+from machine.files import remove, replace_file, unlink
 from matrix.digest import value_digest
 from workers.errors import StoreError
 
@@ -61,9 +61,7 @@ class Records:
         """Forget a record."""
         path = self.path(name)
         try:
-            path.unlink()
-        except FileNotFoundError:
-            pass
+            unlink(path)
         except OSError:
             if not make_way(path, self._store):
                 raise

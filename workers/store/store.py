@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from machine.files import place, remove_tree
+from machine.files import place, remove_tree, unlink
 from machine.locks import locked, take
 from machine.scratch import Scratch, sweep_dead
 from machine.waits import WITHOUT_LIMIT, WaitRules
@@ -178,7 +178,7 @@ class Store:
         try:
             yield
         finally:
-            pin.unlink(missing_ok=True)
+            unlink(pin)
 
     def used(self) -> bool:
         """Whether anybody's build, in any process, keeps what it uses now."""

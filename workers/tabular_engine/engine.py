@@ -59,7 +59,7 @@ class TabularEngine:
         file = str(source.facts.get("file", ""))
         tools = XGBOOST_TOOLS if file.lower().endswith(files.XGBOOST) else EXPORT_TOOLS
         if missing := [name for name, found in self.tools().items() if not found and name in tools]:
-            install = "pip install -c constraints.txt 'modelmill[tabular]'"
+            install = 'pip install -c constraints.txt "modelmill[tabular]"'
             raise unsupported(f"this interpreter lacks {', '.join(missing)}", install)
         specs = [_export(request, source, file, tools), _inputs(request)]
         if step := optimize.stage(request.policy):

@@ -221,7 +221,7 @@ def _of_xgboost(file: Path) -> Original:
     try:
         import xgboost
     except ModuleNotFoundError as error:
-        install = "pip install -c constraints.txt 'modelmill[tabular]'"
+        install = 'pip install -c constraints.txt "modelmill[tabular]"'
         raise unsupported(
             f"{file.name} needs {error.name}, which is not installed", install
         ) from error

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 from typing import Any
 
+from machine.files import temporary_folder
 from workers.sources.onnx_graph import STANDARD, graphs
 
 LARGE = 1 << 20
@@ -22,11 +22,11 @@ def check(model: Any, path: Path, external: set[str], folder: Path) -> None:
     """
     import onnx
 
-    with tempfile.TemporaryDirectory() as scratch:
-        beside = Path(scratch) / path.relative_to(folder)
+    with temporary_folder("modelmill-") as scratch:
+        beside = scratch / path.relative_to(folder)
         beside.parent.mkdir(parents=True, exist_ok=True)
         for name in external:
-            _stand_in(Path(scratch) / name, (folder / name).stat().st_size)
+            _stand_in(scratch / name, (folder / name).stat().st_size)
         removed = _remove_weights(model, beside)
         plain = _without_own_operators(model)
         if external or removed:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 import tempfile
 from collections import OrderedDict
 from collections.abc import Collection, Mapping
@@ -17,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from machine.files import remove_tree
 from workers.winml_engine import patches
 
 GRAPH = "iter.onnx"
@@ -102,7 +102,7 @@ class Cache:
         patches.forget_models()
         while len(self._exports) >= KEPT:
             _digest, oldest = self._exports.popitem(last=False)
-            shutil.rmtree(oldest.folder, ignore_errors=True)
+            remove_tree(oldest.folder)
 
 
 def transform(graph: Path, target: Path, flags: Mapping[str, Any] | None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from machine.files import unlink
 from matrix.status import FailureClass
 from workers import composition
 from workers.engine import StageJob, StageReport
@@ -74,5 +75,5 @@ def _export(
         use_external_data=True,
     )
     for report in target.parent.glob("*_htp_metadata.json"):
-        report.unlink()  # it holds times and paths of this machine
+        unlink(report)  # it holds times and paths of this machine
     return weights, model

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -15,6 +14,7 @@ from flows.cli.arguments import Arguments, Parser, add_detail, add_settings, ref
 from flows.output.console import print_result
 from flows.output.table import render
 from flows.settings.settings import PLACES, Settings
+from machine.files import temporary_folder
 from machine.waits import untold
 from matrix.digest import MANIFEST
 from matrix.errors import Exit, UsageError
@@ -218,11 +218,11 @@ def _runtimes(settings: Settings) -> Iterator[tuple[Runtimes, Path]]:
     from workers.host.watch import HostLimits
 
     limits = HostLimits(memory=settings.memory or 0)
-    with tempfile.TemporaryDirectory(prefix="modelmill-compile-") as name:
-        logs = Path(name, "logs")
+    with temporary_folder("modelmill-compile-") as name:
+        logs = name / "logs"
         logs.mkdir()
         with closing(runtimes_of(settings, limits, log_dir=logs)) as runtimes:
-            yield runtimes, Path(name)
+            yield runtimes, name
 
 
 def _list(arguments: Arguments) -> Exit:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import datetime
@@ -15,7 +14,7 @@ from flows.output.activity import meter, waiting_for
 from flows.output.console import print_json, print_result, tell
 from flows.output.quantity import limited, show_moment, show_size
 from flows.output.table import render
-from machine.files import read_json
+from machine.files import read_json, temporary_folder
 from matrix.errors import Exit, NothingSelected, UsageError
 from matrix.slugs import slug
 
@@ -148,9 +147,9 @@ def _build_record(feed: Feed, found: VersionDetails) -> dict[str, Any] | None:
     one = found.published
     if BUILD_RECORD not in {file.path for file in found.files}:
         return None
-    with tempfile.TemporaryDirectory(prefix="modelmill-show-") as folder:
+    with temporary_folder("modelmill-show-") as folder:
         try:
-            dest = pull(feed, one.package, one.version, Path(folder, "it"), (BUILD_RECORD,)).dest
+            dest = pull(feed, one.package, one.version, folder / "it", (BUILD_RECORD,)).dest
             return dict(checked_record(read_json(dest / BUILD_RECORD)))
         except (FeedError, OSError, ValueError) as error:
             tell(f"{BUILD_RECORD} cannot be read: {error}")
@@ -312,9 +311,9 @@ def _verdicts(arguments: Arguments, signature: CheckSignature | None) -> Iterato
         name, version = one.package, one.version
         with (
             meter(f"{name} {version}") as progress,
-            tempfile.TemporaryDirectory(prefix="modelmill-verify-", dir=work) as folder,
+            temporary_folder("modelmill-verify-", work) as folder,
         ):
-            dest = Path(folder, "it")
+            dest = folder / "it"
             verdict = verify_published(
                 feed, name, version, dest, signature=signature, progress=progress
             )

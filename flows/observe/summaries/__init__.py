@@ -14,6 +14,7 @@ from flows.observe.summaries.junit import junit
 from flows.observe.summaries.markdown import markdown
 from flows.output.masking import masked, masked_json
 from flows.output.webpage import replace_text
+from machine.files import unlink
 from state.reading import StateReader
 from state.records import SweepInfo
 
@@ -39,4 +40,4 @@ def clear_summaries(folder: Path) -> None:
     folder can be written."""
     replace_text(folder / JSON_NAME, "{}\n", hint=_HINT)
     for name in (JSON_NAME, MARKDOWN_NAME, JUNIT_NAME):
-        (folder / name).unlink(missing_ok=True)
+        unlink(folder / name)

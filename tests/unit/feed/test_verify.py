@@ -15,6 +15,7 @@ import pytest
 from feed.errors import NotFound, UnsafePath
 from feed.verdict import Verdict
 from feed.verify import verify_folder, verify_published
+from machine.files import unlink
 from matrix.digest import PROVENANCE, SBOM, SIGNATURE
 from matrix.errors import UsageError
 from tests.fakes.attested import AttestationHarness, publish, rewritten
@@ -77,8 +78,8 @@ def test_a_changed_file_is_found_by_all_three(package: Path) -> None:
 def test_a_file_that_was_added_or_taken_away_is_found(package: Path) -> None:
     (package / "extra.bin").write_bytes(b"x")
     assert "extra.bin is present but not listed" in problems(verify_folder(package))
-    (package / "extra.bin").unlink()
-    (package / "model.onnx").unlink()
+    unlink(package / "extra.bin")
+    unlink(package / "model.onnx")
     assert "model.onnx is listed but missing" in problems(verify_folder(package))
 
 

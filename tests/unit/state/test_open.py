@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -7,12 +8,14 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from sqlalchemy.engine import URL
 from sqlalchemy.exc import OperationalError
 
 from matrix.errors import Exit
 from state import state as opened
 from state.database import Database
 from state.errors import StateError
+from state.file import _uri
 from state.reading import read_state
 from state.records import Kind
 from state.state import open_state
@@ -33,7 +36,7 @@ def refused(path: Path | str, match: str) -> StateError:
 
 
 def test_a_new_file_is_made_with_its_folder(tmp_path: Path) -> None:
-    path = tmp_path / "new folder" / "ümlaut %41?mode=ro.db"
+    path = tmp_path / "new folder" / f"ümlaut %41{'' if os.name == 'nt' else '?'}mode=ro.db"
     with open_state(path) as state:
         begin(state)
         assert state.label == str(path)
@@ -111,6 +114,25 @@ def test_a_folder_is_refused(tmp_path: Path) -> None:
     refused(tmp_path, "cannot be opened")
     (tmp_path / "file").touch()
     refused(tmp_path / "file" / "state.db", "cannot be created")
+
+
+def test_a_file_that_cannot_be_made_is_an_error_of_ours(tmp_path: Path) -> None:
+    database = Database(URL.create("sqlite", database=str(tmp_path)))
+    with pytest.raises(StateError, match="unable to open"), database.raw():
+        raise AssertionError("it is a folder")
+
+
+@pytest.mark.parametrize(
+    ("path", "uri"),
+    [
+        ("/srv/a b?.db", "file:///srv/a%20b%3F.db"),
+        ("C:/a#b.db", "file:///C:/a%23b.db"),
+        ("//server/share/a.db", "file:////server/share/a.db"),
+        ("//?/C:/a.db", "file:////%3F/C:/a.db"),
+    ],
+)
+def test_every_spelling_of_a_path_has_an_address_for_sqlite(path: str, uri: str) -> None:
+    assert _uri(path) == uri
 
 
 @pytest.mark.parametrize("url", ["mysql://user:secret@host/db", "https://host/db"])

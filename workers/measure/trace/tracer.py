@@ -9,6 +9,7 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
+from machine.files import unlink
 from matrix.codec import from_json
 from workers.errors import BuildFailed
 from workers.host.watch import UNWATCHED, Watching
@@ -157,7 +158,7 @@ class Tracer:
             return None
         finally:
             for one in folder.glob(f"{path.stem}*"):
-                one.unlink(missing_ok=True)
+                unlink(one)
 
 
 _WHERE = {

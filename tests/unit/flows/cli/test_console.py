@@ -12,7 +12,16 @@ import pytest
 
 from flows.cli import main as cli
 from flows.cli.commands import sweep
-from flows.output.console import Output, OutputLost, choose_colour, coloured, paint, safe_output
+from flows.output.console import (
+    Output,
+    OutputLost,
+    choose_colour,
+    coloured,
+    paint,
+    plain_paths,
+    safe_output,
+    windows_word,
+)
 from matrix.errors import Exit
 
 
@@ -180,3 +189,35 @@ def test_a_log_begins_before_anything_takes_time(
     streams.setattr(sweep, "run", run)
     assert cli.main(["sweep", "demo", *flags]) == Exit.OK
     assert told == [said]
+
+
+@pytest.mark.parametrize(
+    ("text", "typed"),
+    [
+        ("m/x-y:image@qnn_npu", "m/x-y:image@qnn_npu"),
+        (r"C:\models\*", r"C:\models\*"),
+        (r"C:\my models", r'"C:\my models"'),
+        ("C:\\my models\\", r'"C:\my models\\"'),
+        ('a "b"', r'"a \"b\""'),
+        ("a,b", '"a,b"'),  # a list to PowerShell
+        ("a&b", '"a&b"'),
+        ("@a", '"@a"'),
+        ("", '""'),
+    ],
+)
+def test_a_word_means_the_same_to_both_shells_of_windows(text: str, typed: str) -> None:
+    assert windows_word(text) == typed
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (r"in \\?\C:\a\b and \\?\D:\c", r"in C:\a\b and D:\c"),
+        (r"\\?\UNC\server\share\a", r"\\server\share\a"),
+        (r'{"dest": "\\\\?\\C:\\a"}', r'{"dest": "C:\\a"}'),
+        (r'{"dest": "\\\\?\\UNC\\server\\a"}', r'{"dest": "\\\\server\\a"}'),
+        (r"what? \?", r"what? \?"),
+    ],
+)
+def test_people_see_no_prefix_of_long_paths(text: str, told: str) -> None:
+    assert plain_paths(text) == told

@@ -88,7 +88,7 @@ def test_an_engine_with_an_extra_of_its_own_names_it(
     assert "modelmill[tabular]" in one.value.hint
     assert main(["engine", "ls"]) == 0
     (row,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("tabular"))
-    assert row.endswith("none: pip install -c constraints.txt 'modelmill[tabular]'")
+    assert row.endswith('none: pip install -c constraints.txt "modelmill[tabular]"')
     monkeypatch.setattr(doctor, "installed_engines", lambda: ["tabular"])
     (found,) = doctor._engines(resolve({}, {}, tmp_path), tmp_path)
     assert (found.health, found.detail) == (doctor.Health.NOTE, "lacks skops")

@@ -6,6 +6,7 @@ import json
 import shutil
 import sqlite3
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +84,7 @@ class Shell:
         for part in self.state.parent.glob("state.db*"):
             part.unlink()
         shutil.copyfile(self.whole, self.state)
-        with sqlite3.connect(self.state) as database:
+        with closing(sqlite3.connect(self.state)) as database, database:
             database.execute("PRAGMA ignore_check_constraints = ON")
             database.execute(f"UPDATE {table} SET {column} = ? WHERE rowid = ?", (text, rowid))
 
@@ -91,7 +92,7 @@ class Shell:
         """Rows and what to put there, each with another shape of what is in the column."""
         query = f"SELECT rowid, {column} FROM {table} WHERE {column} IS NOT NULL ORDER BY rowid"
         shapes: dict[str, tuple[int, Any]] = {}
-        with sqlite3.connect(self.whole) as database:
+        with closing(sqlite3.connect(self.whole)) as database, database:
             rows = database.execute(query).fetchall()
         if not rows:
             yield from ((1, text) for text in mutations([]))
@@ -162,7 +163,7 @@ def test_text_in_place_of_numbers_breaks_no_command(
     changes = ", ".join(f"{column} = 'noon'" for column in NUMBERS[table])
     for command in COMMANDS:
         shell.damage(table, f"{changes}, {NUMBERS[table][0]}", 1, "noon")
-        with sqlite3.connect(shell.state) as database:
+        with closing(sqlite3.connect(shell.state)) as database, database:
             database.execute("PRAGMA ignore_check_constraints = ON")
             database.execute(f"UPDATE {table} SET {changes}")
         code = main(command)
@@ -200,7 +201,7 @@ def _with(value: Any, path: Sequence[Any], other: Any) -> Any:
 def test_a_damaged_record_is_one_error_that_names_it(
     shell: Shell, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with sqlite3.connect(shell.whole) as database:
+    with closing(sqlite3.connect(shell.whole)) as database, database:
         query = "SELECT rowid FROM outcome WHERE cell = ? ORDER BY sweep_id"
         ((rowid,), _second) = database.execute(query, (CELL,)).fetchall()
     shell.damage("outcome", "evidence", rowid, '{"rungs": [')

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from flows.cli.main import main
 from flows.observe.summaries.document import LastRun, duration_of, summary_document
 from flows.observe.summaries.markdown import markdown
+from flows.output.console import shell_word
 from flows.report.collect import collect
 from flows.run.resume import nothing_to_retry
 from matrix.errors import Exit
@@ -47,7 +47,7 @@ def test_cancel_counts_the_cells_that_it_leaves(
     info = swept(harness)
     assert main(["cancel", info.stamp, "--home", str(harness.root)]) == Exit.OK
     said = capsys.readouterr().out
-    there = f"--home {shlex.quote(str(harness.root))}"
+    there = f"--home {shell_word(str(harness.root))}"
     resume = f"modelmill resume {there} {info.stamp}"
     assert said == f"sweep {info.stamp} is cancelled, 3 cells open: {resume}\n"
     assert main(["status", info.stamp, "--home", str(harness.root), "--json"]) == Exit.OK

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from machine.files import hash_file
+from machine.files import hash_file, unlink
 from matrix.digest import FileEntry
 from workers.errors import CorruptBlob, StoreError
 from workers.store import Action, Store, usage_of
@@ -153,7 +153,7 @@ def test_a_hit_needs_a_sound_record_and_every_blob(store: Store, damage: str) ->
     record = store.root / "actions" / KEY[:2] / f"{KEY}.json"
     blob = store.source(action.files[1])
     if damage == "missing":
-        blob.unlink()
+        unlink(blob)
     elif damage == "short":
         blob.chmod(0o600)
         blob.write_bytes(b"t")
@@ -353,7 +353,7 @@ def test_the_tag_is_the_one_backup_tools_know(store: Store) -> None:
 
 def test_a_store_that_cannot_be_made_is_one_clear_line(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(StoreError, match="cannot be used: Not a directory"):
+    with pytest.raises(StoreError, match="cannot be used: "):
         Store(tmp_path / "file" / "store")
 
 
