@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from flows.fleet.lead import NIGHTLY, Heartbeat, earlier_night
 from flows.fleet.parent import Parent
-from flows.fleet.parent_display import ParentDisplay, tags_of
+from flows.fleet.parent_display import ParentDisplay
 from flows.fleet.parent_runs import AWAY, PARENT_FLOW, another_parent, nightly_of, this_run
 from flows.fleet.run import FleetRun, read_run, state_url, values_of
 from flows.fleet.slot import FleetSlot
@@ -31,13 +31,13 @@ from flows.observe.progress import SweepProgress
 from flows.observe.summary import Summary
 from flows.plan.planning import catalog_reference, plan_of
 from flows.plan.recorded import recorded_estimates
-from flows.prefect.shown_run import ShownRun
+from flows.prefect.shown_run import ShownRun, ended, tags_of
 from flows.settings.resolution import resolve
 from flows.settings.settings import FORM, OPTIONS
 from flows.settings.workspace import Workspace
 from flows.stop import Stop
 from flows.sweep.cancellation import CancellationWatch, StoppedElsewhere
-from matrix.errors import Exit, MillError
+from matrix.errors import MillError
 from state.database import Patience
 from state.records import Kind
 from state.state import State as MillState
@@ -121,11 +121,7 @@ def parent(
         return Cancelled(message="cancelled before it began")
     if not made:
         return Completed(message="no longer leads: a newer parent does, or its worker ended")
-    code = made[0].exit_code(stop)
-    text = "; ".join(made[0].lines())[:500]
-    if code is Exit.OK:
-        return Completed(message=text)
-    return Cancelled(message=text) if code is Exit.INTERRUPTED else Failed(message=text)
+    return ended(made[0], made[0].exit_code(stop), stop.error)
 
 
 def _failed(error: MillError) -> State[Any]:
@@ -165,7 +161,8 @@ def _sweep(
         # What was cancelled between the order and now counts too.
         first = recorded.id or run.id
         with get_client(sync_client=True) as client:
-            shown = ShownRun(run.plan.stamp, {}, "", here.id if here else None)
+            at = here.id if here else None
+            shown = ShownRun(run.plan, run.sweep, led.info.settings, flow_run=at)
             display = ParentDisplay(client, led, shown, progress)
             with (
                 CancellationWatch(state.at_once, run.sweep, first, stop),

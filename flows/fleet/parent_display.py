@@ -22,30 +22,17 @@ from flows.observe.summaries.document import SummaryDocument, summary_document
 from flows.observe.summaries.markdown import markdown
 from flows.observe.views import View
 from flows.output.masking import masked
-from flows.prefect.shown_run import ShownRun, artifact_key
+from flows.prefect.display import REPORT
+from flows.prefect.shown_run import ShownRun
 from flows.report.collect import collect
 from flows.report.page import write as write_page
 from flows.settings.settings import Settings
 from flows.sweep.lifecycle import Sweep
-from matrix.model import Plan
 from matrix.slugs import slug
+from state.records import Event
 from state.state import State
 
 _INTERVAL = 5.0
-_MOST_TAGS = 30
-
-
-def tags_of(plan: Plan, sweep: int) -> list[str]:
-    """By which the runs of a sweep are found: stamp, targets, and models unless they are many."""
-    targets = sorted({cell.target.label for model in plan.models for cell in model.cells})
-    models = [model.name for model in plan.models]
-    few = models if len(models) <= _MOST_TAGS else []
-    return [
-        f"stamp:{plan.stamp}",
-        f"sweep:{sweep}",
-        *(f"target:{label}" for label in targets[:_MOST_TAGS]),
-        *(f"model:{name}" for name in few),
-    ]
 
 
 @dataclass(slots=True)
@@ -61,51 +48,41 @@ class ParentDisplay(View):
     def name_and_tag(self, run: UUID, tags: Iterable[str]) -> None:
         """A run that a schedule started does not know its stamp when it begins."""
         with suppress(*AWAY):
-            self.client.update_flow_run(run, name=f"sweep-{self.shown.stamp}", tags=list(tags))
+            self.client.update_flow_run(run, name=f"sweep-{self.shown.plan.stamp}", tags=list(tags))
+
+    def event(self, event: Event, progress: SweepProgress) -> None:  # noqa: ARG002 - the view's interface
+        """Write a line of the log about a cell that has ended."""
+        self.shown.log(event)
 
     def tick(self, progress: SweepProgress) -> None:
-        """Update the progress bar, every few seconds."""
+        """Update the log and the progress bar, every few seconds."""
         if time.monotonic() >= self._updated + _INTERVAL:
             self._updated = time.monotonic()
             count_slots(self.sweep.state, self.sweep.info.id, progress)
-            with suppress(*AWAY):
-                self.shown.show_progress(self.client, progress, now=True)
+            self._update()
 
     def close(self) -> None:
-        """Show where the progress bar ends."""
+        """Show where log and progress bar end."""
+        self._update()
+
+    def _update(self) -> None:
         with suppress(*AWAY):
             self.shown.show_progress(self.client, self.progress, now=True)
+            self.shown.send_logs(self.client)
 
     def result(self, index: str | None) -> None:
-        """The table of outcomes and the report, with links to its files and the index package."""
-        sweep = self.sweep
-        with suppress(*AWAY):
-            outcomes = sweep.state.outcomes(sweep.info.id, brief=True)
-            self.shown.show_outcomes(self.client, outcomes)
-        with suppress(*AWAY):
-            self._report(index)
-
-    def _report(self, index: str | None) -> None:
+        """The table of outcomes and the summary, with links to the report and the index package."""
         state, info, package = self.sweep.state, self.sweep.info, self.sweep.plan.index_package
-        told = summary_document(state, info)
-        files = _write_files(state, told, self.sweep.settings)
-        page = package_page(info.feed, package, index) if index else None
-        text = masked(markdown(told))
-        if index:
-            name = f"{package} {index}"
-            text += f"\nIndex of this sweep: {f'[{name}]({page})' if page else f'`{name}`'}\n"
-        if files:
-            text += f"\nThe whole report: [{files}]({files})\n"
-        self._markdown("report", text, f"how sweep {self.shown.stamp} went")
-        if page:
-            self._markdown("index", f"[the index of this sweep]({page})")
-        if files:
-            self._markdown("page", f"[the report of this sweep]({files})")
-
-    def _markdown(self, kind: str, text: str, description: str = "") -> None:
-        told = {"data": text, "description": description}
-        key = artifact_key(self.shown.stamp, kind)
-        self.shown.show(self.client, None, told, key=key, type="markdown")
+        with suppress(*AWAY):
+            told = summary_document(state, info)
+            report = _write_files(state, told, self.sweep.settings)
+            text = masked(markdown(told))
+            if index:
+                page, name = package_page(info.feed, package, index), f"{package} {index}"
+                text += f"\nIndex of this sweep: {f'[{name}]({page})' if page else f'`{name}`'}\n"
+            link = f"The whole report: [{report}]({report})" if report else None
+            text += f"\n{link or REPORT.format(info.stamp)}\n"
+            self.shown.show_result(self.client, state.outcomes(info.id, brief=True), text)
 
 
 def _write_files(state: State, told: SummaryDocument, settings: Settings) -> str | None:

@@ -43,21 +43,26 @@ def one_line(event: Event, progress: SweepProgress, detail: Detail = Detail.USUA
         return None
     if detail is Detail.QUIET and not event.status.failed:
         return None
-    data: dict[str, Any] = dict(event.data or {})
     place = f"{progress.ended}/{progress.total}" if not is_export(event.cell) else ""
-    facts = [event.cell]
+    return _line(progress, place, event_text(event))
+
+
+def event_text(event: Event) -> str:
+    """What happened to a cell: its status, its id, and the figures or the cause."""
+    data: dict[str, Any] = dict(event.data or {})
+    facts = [str(event.cell)]
     if data.get("seconds", 0) >= 0.001:
         facts.append(show_duration(data["seconds"]))
     if data.get("bytes"):
         facts.append(show_size(data["bytes"]))
-    if event.status.failed:
+    if event.status is not None and event.status.failed:
         facts.append(in_passing(str(data.get("failure", "")), data.get("message") or ""))
-    return _line(progress, place, event.status, facts)
+    return f"{event.status or '':<14} {'  '.join(facts)}"
 
 
-def _line(progress: SweepProgress, place: str, what: str, facts: list[str]) -> str:
+def _line(progress: SweepProgress, place: str, text: str) -> str:
     width = 2 * len(str(progress.total)) + 1
-    return f"[{place:>{width}}] {what:<14} {'  '.join(facts)}"
+    return f"[{place:>{width}}] {text}"
 
 
 def _measured_line(event: Event, progress: SweepProgress) -> str:
@@ -75,7 +80,7 @@ def _measured_line(event: Event, progress: SweepProgress) -> str:
             facts.append(in_passing("", str(why)))
         else:
             facts.append("as before")
-        return _line(progress, "", state, facts)
+        return _line(progress, "", f"{state:<14} {'  '.join(facts)}")
 
 
 def _style(event: Event) -> str:

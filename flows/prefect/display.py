@@ -16,11 +16,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
 from flows.observe.progress import UNSHOWN, SweepProgress
+from flows.observe.summaries.document import summary_document
+from flows.observe.summaries.markdown import markdown
+from flows.observe.summary import summary_of
+from flows.output.masking import masked
 from flows.prefect.server import ChosenServer
 from flows.settings.workspace import Workspace
 from flows.sweep.cancellation import StoppedElsewhere
 from flows.sweep.lifecycle import Sweep
-from matrix.errors import MillError
+from matrix.errors import Exit, MillError
 from matrix.model import is_export
 from matrix.status import Status
 from state.records import Kind
@@ -37,6 +41,7 @@ _LONGEST_PAUSE = 30.0
 _TRIES = 5
 _EXPORTING = 3.0
 """Seconds after which an export is really made, not found in the store."""
+REPORT = "`modelmill report {}` writes the whole report."
 LAST_WORDS = 20.0
 """Seconds that a server gets after the work, to receive what it does not have yet."""
 LAST_WORDS_AFTER_STOP = 1.5
@@ -154,9 +159,10 @@ class Display:
         from flows.prefect import shown_run
 
         if self._run is None:
-            plan = self.sweep.plan
-            models = {model.name: model for model in plan.models}
-            self._run = shown_run.ShownRun(plan.stamp, models, self.owners, self.flow_run)
+            sweep = self.sweep
+            self._run = shown_run.ShownRun(
+                sweep.plan, sweep.info.id, sweep.info.settings, self.owners, self.flow_run
+            )
         run = self._run
         with shown_run.connected(url) as client:
             if not self._server.given:
@@ -174,11 +180,20 @@ class Display:
     def _end(self, client: SyncPrefectClient, run: ShownRun) -> None:
         from flows.prefect.shown_run import ended
 
-        statuses = self._state.statuses(self.sweep.info.id)
-        progress = SweepProgress(statuses, publish=self.progress.publish)
-        run.show_progress(client, progress, now=True)
-        run.show_outcomes(client, self._state.outcomes(self.sweep.info.id, brief=True))
-        run.end(client, ended(statuses.values(), stopped=bool(self.sweep.stop), error=self._error))
+        state, publish = self._state, self.progress.publish
+        info = state.sweep(self.sweep.info.id)
+        summary = summary_of(state, info, ended=True)
+        code = Exit.UNUSABLE if self._error or info.exit_code is None else Exit(info.exit_code)
+        why = self._error or self.sweep.stop.error
+        run.show_progress(client, SweepProgress(state.statuses(info.id), publish=publish), now=True)
+        for line in summary.lines():
+            run.note(line, state.now())
+        run.send_logs(client)
+        # First what notifications wait for, and what a stop leaves time for.
+        run.end(client, ended(summary, code, why))
+        outcomes = state.outcomes(info.id, brief=True)
+        text = f"{markdown(summary_document(state, info))}\n{REPORT.format(info.stamp)}\n"
+        run.show_result(client, outcomes, masked(text))
 
     def _follow(self, client: SyncPrefectClient, run: ShownRun) -> None:
         while True:
@@ -189,10 +204,12 @@ class Display:
                 run.tell(client, event)
                 self._told = event.id
             if over:
+                run.send_logs(client)
                 return
             if self.flow_run is None:
                 run.show_progress(client, self.progress)
             run.show_activities(client, self._state.leases(self.sweep.info.id))
+            run.send_logs(client)
             self._works()
             if self.flow_run is None and not self.sweep.stop and run.cancelled(client):
                 self.sweep.stop.ask(StoppedElsewhere({"why": "cancelled in Prefect"}))

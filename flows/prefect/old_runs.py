@@ -56,8 +56,17 @@ def remove_old_runs(client: SyncPrefectClient, retention: float) -> int:
     before = datetime.fromtimestamp(time.time() - retention, UTC).isoformat()
     old = _runs(client, {"end_time": {"before_": before}})
     for run in old:
+        _remove_artifacts(client, run.id)
         client.delete_flow_run(run.id)
     return len(old)
+
+
+def _remove_artifacts(client: SyncPrefectClient, run: UUID) -> None:
+    """Those of a run stay when it is deleted."""
+    wanted: Any = {"artifacts": {"flow_run_id": {"any_": [str(run)]}}}
+    while found := client.request("POST", "/artifacts/filter", json=wanted).json():
+        for one in found:
+            client.delete_artifact(one["id"])
 
 
 def _runs(client: SyncPrefectClient, wanted: dict[str, Any]) -> list[FlowRun]:

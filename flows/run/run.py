@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -89,20 +89,21 @@ class Run:
         self._say_begun(sweep)
         info, offers = sweep.info, self._offers()
         _note_unserved(state, info.id, offers)
-        with CancellationWatch(state, info.id, info.run, stop):
-            if not stop and sweep.has_work(offers):
-                progress = self._progress(sweep)
-                after = state.note(info.id, Kind.STARTED, {"pid": os.getpid()})
-                after = self._settle(sweep, progress, after)
+        with ExitStack() as showing:
+            with CancellationWatch(state, info.id, info.run, stop):
                 if not stop and sweep.has_work(offers):
-                    with (
-                        self._shown(sweep, progress, after),
-                        open_slots(sweep, offers=offers) as (context, slots),
-                        self._followed(sweep, progress, after),
-                    ):
-                        run_slots(context, slots)
-                _note_unserved(state, info.id, offers)  # now it is known what can be measured
-        ended = sweep.finish()
+                    progress = self._progress(sweep)
+                    after = state.note(info.id, Kind.STARTED, {"pid": os.getpid()})
+                    after = self._settle(sweep, progress, after)
+                    if not stop and sweep.has_work(offers):
+                        showing.enter_context(self._shown(sweep, progress, after))
+                        with (
+                            open_slots(sweep, offers=offers) as (context, slots),
+                            self._followed(sweep, progress, after),
+                        ):
+                            run_slots(context, slots)
+                    _note_unserved(state, info.id, offers)  # now it is known what can be measured
+            ended = sweep.finish()  # what is shown ends with how it ended
         if self.settings.summary:
             write_summaries(self.settings.path(self.settings.summary), state, info)
         return ended

@@ -171,9 +171,9 @@ def shows_itself(world: NightlyFleet) -> None:
     (task,) = world.task_runs("model:tiny/b:fill-mask")
     assert task["name"] == "tiny/b:fill-mask#1"
     assert "target:mlas_cpu" in task["tags"]
-    assert world.artifact("modelmill-n1-progress")["data"] == 100.0
-    assert "tiny/b:fill-mask@mlas_cpu" in str(world.artifact("modelmill-n1-outcomes")["data"])
-    report = world.artifact("modelmill-n1-report")["data"]
+    assert world.artifact("modelmill-catalog-progress")["data"] == 100.0
+    assert "tiny/b:fill-mask@mlas_cpu" in str(world.artifact("modelmill-catalog-outcomes")["data"])
+    report = world.artifact("modelmill-catalog-summary")["data"]
     assert "modelmill-index 0.0.0-n1" in report
     assert "Since" not in report
 
@@ -188,7 +188,7 @@ def tells_of_failures_and_of_what_changed(world: NightlyFleet) -> None:
     message = world.told.get(timeout=LIMIT)
     assert message["title"] == "modelmill sweep-n2: Failed"
     assert "tiny/b:fill-mask@mlas_cpu" in message["text"]
-    report = world.artifact("modelmill-n2-report")["data"]
+    report = world.artifact("modelmill-catalog-summary")["data"]
     assert "## Since n1" in report
     for news in (
         "now fails: `tiny/b:fill-mask@mlas_cpu`",

@@ -80,5 +80,6 @@ def test_the_documented_notification_is_sent(
     )
     assert swept.code == 1, swept
     message = told.get(timeout=LIMIT)
-    assert message["title"] == "modelmill nightly: Completed"
-    assert "1 failed of 4 cells and exports" in message["text"]
+    assert message["title"] == "modelmill nightly: Failed"
+    assert "1 published, 1 build failed" in message["text"]
+    assert "QUANTIZE  tiny/bad:fill-mask@qnn_npu" in message["text"]

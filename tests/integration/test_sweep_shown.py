@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shutil
 import threading
@@ -77,25 +78,51 @@ def shown(tmp_path_factory: pytest.TempPathFactory, prefect_template: Path) -> I
         server.stop()
 
 
-def test_the_run_is_on_the_server_with_names_tags_and_artifacts(shown: Shown) -> None:
+def test_the_run_is_on_the_server_with_names_tags_and_parameters(shown: Shown) -> None:
     assert (shown.ran.code, shown.ran.err) == (1, "")
     (run,) = shown.ask("flow_runs")
     assert run["name"] == "s-1"
-    assert run["state"]["type"] == "COMPLETED"
-    assert "stamp:s-1" in run["tags"]
+    assert {"stamp:s-1", "target:ov_npu", "model:tiny/leak:fill-mask"} <= set(run["tags"])
+    assert run["parameters"]["stamp"] == "s-1"
+    assert run["parameters"]["catalog"].endswith("catalog.toml")
     tasks = {one["name"]: one["state"]["type"] for one in shown.ask("task_runs")}
     assert tasks == {
         "tiny/a:fill-mask#1": "COMPLETED",
         "tiny/b:fill-mask#1": "COMPLETED",
         "tiny/leak:fill-mask#1": "FAILED",
     }
+    tagged = {"task_runs": {"tags": {"all_": ["cell:tiny/b:fill-mask@ov_npu"]}}}
+    assert [one["name"] for one in shown.ask("task_runs", **tagged)] == ["tiny/b:fill-mask#1"]
+
+
+def test_a_sweep_with_failures_is_red_and_says_why(shown: Shown) -> None:
+    (run,) = shown.ask("flow_runs")
+    assert run["state"]["type"] == "FAILED"
+    assert "22 published, 2 build failed" in run["state"]["message"]
+    assert "QUANTIZE  2 cells of tiny/leak:fill-mask: " in run["state"]["message"]
+    assert run["run_count"] <= 1
+    (task,) = [one for one in shown.ask("task_runs") if one["state"]["type"] == "FAILED"]
+    assert task["state"]["message"].startswith("2 failed\n")
+    assert "\nov_npu: " in task["state"]["message"]
+    logs = shown.ask("logs")
+    assert all(one["flow_run_id"] == run["id"] for one in logs)
+    failed = [one for one in logs if one["level"] == logging.ERROR]
+    assert {one["task_run_id"] for one in failed} == {task["id"]}
+    assert len([one for one in logs if one["message"].startswith("published ")]) == 25
+
+
+def test_the_artifacts_of_a_catalog_have_a_history(shown: Shown) -> None:
     artifacts = {one["key"]: one for one in shown.ask("artifacts") if one["key"]}
-    assert artifacts.keys() == {"modelmill-s-1-progress", "modelmill-s-1-outcomes"}
-    assert artifacts["modelmill-s-1-progress"]["data"] == 100.0
-    assert "24 of 24 cells, 2 failed" in artifacts["modelmill-s-1-progress"]["description"]
-    table = json.loads(artifacts["modelmill-s-1-outcomes"]["data"])
+    kinds = ("progress", "outcomes", "summary")
+    assert artifacts.keys() == {f"modelmill-catalog-{kind}" for kind in kinds}
+    progress, outcomes, summary = (artifacts[f"modelmill-catalog-{kind}"] for kind in kinds)
+    assert progress["data"] == 100.0
+    assert "24 of 24 cells, 2 failed" in progress["description"]
+    table = json.loads(outcomes["data"])
     assert len(table) == 27
     assert [row["status"] for row in table[:3]] == ["build_failed", "build_failed", "published"]
+    assert "## Failures (2 cells)" in summary["data"]
+    assert "`modelmill report s-1`" in summary["data"]
 
 
 def test_a_task_run_shows_what_its_engine_was_doing(shown: Shown) -> None:

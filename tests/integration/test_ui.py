@@ -18,6 +18,7 @@ from flows.prefect.shown_run import ShownRun, connected
 from matrix.errors import Exit
 from tests.machine.timing import patient
 from tests.sweeps.command import Project
+from tests.sweeps.in_memory import make_plan
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
@@ -54,7 +55,7 @@ def sweeps_before(project: Project) -> None:
     try:
         server.wait(threading.Event())
         with connected(server.url) as client:
-            shown = ShownRun("s1", {}, "")
+            shown = ShownRun(make_plan(stamp="s1"), 1, {})
             shown.begin(client)
             shown.end(client, Completed())
     finally:

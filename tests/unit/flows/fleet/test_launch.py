@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from flows.fleet.launch import Launch, count_slots, launch_of, resume_on_fleet
-from flows.fleet.parent_display import tags_of
 from flows.fleet.run import record_run
 from flows.observe.progress import SweepProgress
+from flows.prefect.shown_run import tags_of
 from flows.settings.resolution import resolve
 from matrix.errors import UsageError
 from state.errors import StateUnavailable

@@ -1,8 +1,8 @@
-"""What is said of runs whose process the server has lost sight of."""
+"""How runs end on a server, and what is said of those whose process it has lost sight of."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any, cast
@@ -11,8 +11,13 @@ from uuid import UUID, uuid4
 import pytest
 from prefect.client.orchestration import SyncPrefectClient
 
+from flows.observe.failures import FailureGroup
+from flows.observe.summary import Summary
 from flows.prefect.old_runs import crash_lost_runs, remove_old_runs
+from flows.prefect.shown_run import artifact_key, ended
 from machine.processes import claim
+from matrix.errors import Exit, MillError
+from matrix.status import FailureClass
 from tests.machine.dead import NO_SUCH_PID
 
 
@@ -60,6 +65,51 @@ def test_runs_that_ended_long_ago_are_removed(monkeypatch: pytest.MonkeyPatch) -
         old = (run for run, at in days.items() if at <= flow_run_filter.end_time.before_)
         return [SimpleNamespace(id=run) for run in old]
 
-    client = SimpleNamespace(read_flow_runs=found, delete_flow_run=removed.append)
+    artifacts = ["a", "b"]
+
+    def request(method: str, path: str, json: Any = None) -> Any:
+        assert (method, path) == ("POST", "/artifacts/filter")
+        assert json == {"artifacts": {"flow_run_id": {"any_": ["1"]}}}
+        return SimpleNamespace(json=lambda: [{"id": one} for one in artifacts])
+
+    client = SimpleNamespace(
+        read_flow_runs=found,
+        delete_flow_run=removed.append,
+        delete_artifact=artifacts.remove,
+        request=request,
+    )
     assert remove_old_runs(cast("SyncPrefectClient", client), 86_400.0 * 30) == 1
-    assert removed == [1]
+    assert (removed, artifacts) == ([1], [])
+
+
+PLANNED = Summary("s1", "feed", {"published": 3}, (), (), 0)
+FAILED = FailureGroup(
+    FailureClass.QUANTIZE, "no scale", alike=True, hint="change it", cells=("m:t@qnn_npu",),
+    exports=(), models=("m:t",),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("code", "why", "name", "told"),
+    [
+        (Exit.OK, None, "Completed", "sweep s1: 3 cells: 3 published"),
+        (Exit.CELLS_FAILED, None, "Failed", "QUANTIZE  m:t@qnn_npu: no scale"),
+        (Exit.HOST_CANNOT_PUBLISH, MillError("log in"), "Failed", "log in\nsweep s1"),
+        (Exit.INTERRUPTED, None, "Cancelled", "modelmill resume s1 continues it"),
+        (Exit.UNUSABLE, OSError("gone"), "Failed", "OSError: gone"),
+    ],
+)
+def test_a_flow_run_ends_as_the_command_does(
+    code: Exit, why: Exception | None, name: str, told: str
+) -> None:
+    summary = replace(PLANNED, groups=(FAILED,)) if code is Exit.CELLS_FAILED else PLANNED
+    state = ended(summary, code, why)
+    assert state.name == name
+    assert told in (state.message or "")
+
+
+def test_the_artifacts_of_a_catalog_share_their_keys() -> None:
+    assert artifact_key("/srv/c/Big Models.toml", "summary") == "modelmill-big-models-summary"
+    assert artifact_key(r"C:\c\nightly.toml", "outcomes") == "modelmill-nightly-outcomes"
+    assert artifact_key("demo", "progress") == "modelmill-demo-progress"
+    assert artifact_key("", "progress") == "modelmill-sweep-progress"
