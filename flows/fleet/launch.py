@@ -29,7 +29,7 @@ from flows.fleet.tuning import BUDGET, CHAMPIONS, conclude_tunings
 from flows.observe.following import Follower
 from flows.observe.progress import SweepProgress
 from flows.observe.summaries import clear_summaries, write_summaries
-from flows.observe.summaries.document import LastRun
+from flows.observe.summaries.document import LastRun, summary_document
 from flows.observe.summary import summary_of
 from flows.observe.views import choose_view
 from flows.output.activity import waiting_for
@@ -97,7 +97,8 @@ class Launch:
                 cancel_sweep(opened, run.sweep)
             sweep.info = info = opened.sweep(run.sweep)
             if self.settings.summary:
-                write_summaries(self.settings.path(self.settings.summary), opened, info)
+                folder = self.settings.path(self.settings.summary)
+                write_summaries(folder, summary_document(opened, info))
             code = Exit.INTERRUPTED if stop else Exit(info.exit_code or 0)
             index = [one.data for one in opened.events(info.id, run.id, kind=Kind.INDEX)]
             version = (index[-1] or {}).get("version") if index else None

@@ -91,7 +91,7 @@ def _write_files(state: State, told: SummaryDocument, settings: Settings) -> str
         return None
     stamp = slug(told.summary.stamp)  # a stamp is one; a name in the state may be any path
     folder = settings.path(settings.summary) / stamp
-    write_summaries(folder, state, told.info)
-    write_page(collect(state, told.info, told.since), folder / REPORT_NAME)
+    write_summaries(folder, told)
+    write_page(collect(state, told), folder / REPORT_NAME)
     base = settings.summary_url
     return f"{str(base).rstrip('/')}/{stamp}/{REPORT_NAME}" if base else None

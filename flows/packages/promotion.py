@@ -19,7 +19,6 @@ from feed.verdict import Verdict
 from feed.verify import verify_published
 from flows.features import feature
 from flows.output.console import tell
-from flows.packages.reverify import evidence_file
 from flows.packages.run_records import json_bytes, publish_record
 from flows.packages.signing import signature_check
 from flows.settings.settings import Settings
@@ -106,7 +105,7 @@ def _check(settings: Settings, demand: Demand, record: Json, found: Verdict, vie
     lacks, title, told = demand.lacks(record), found.title, record
     if lacks:
         with suppress(OSError, ValueError):  # there is none, or it proves nothing
-            later = checked_record(read_json(evidence_file(settings, found.tree)))
+            later = checked_record(read_json(Workspace(settings).evidence_of(found.tree)))
             lacks, told = demand.lacks(later), later
     proof = proof_of(told.get("verification", ()))
     if lacks:

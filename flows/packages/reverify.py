@@ -80,14 +80,9 @@ def building_cell(
 
 def keep_evidence(settings: Settings, tree: str, climbed: Climbed) -> Path:
     """Keep evidence where a promotion finds it: by the digest of the content."""
-    path = evidence_file(settings, tree)
+    path = Workspace(settings).evidence_of(tree)
     replace_file(path, json_bytes(climbed.to_json()))
     return path
-
-
-def evidence_file(settings: Settings, tree: str) -> Path:
-    """Where this machine keeps its evidence about a content."""
-    return Workspace(settings).home / "evidence" / f"{tree}.json"
 
 
 def subject_of(settings: Settings, store: Store, folder: Path, export: Path | None) -> Subject:

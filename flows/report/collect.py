@@ -7,12 +7,14 @@ and referred to by its place in that list. What is unknown is left out.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from typing import Any
 
-from flows.observe.diff.comparison import MEANINGS, Change, ChangeKind, Comparison
+from feed.azure.address import package_page
+from flows.observe.diff.comparison import MEANINGS, Change, ChangeKind
 from flows.observe.diff.text import deltas
 from flows.observe.evidence import (
     judged_of,
@@ -25,15 +27,16 @@ from flows.observe.evidence import (
 )
 from flows.observe.failures import FailureGroup
 from flows.observe.latency import comparison_of, view_of
-from flows.observe.summaries.document import duration_of
-from flows.observe.summary import Summary, summary_of
+from flows.observe.summaries.document import SummaryDocument
 from flows.observe.sweep_data import SweepData
 from flows.output.masking import masked, masked_json
 from flows.output.meanings import CAUSES, EXITS, LOOKS
 from flows.output.quantity import plain_text
 from flows.report.grid import Grid, known, largest, pass_rates, slowest, totals
 from flows.report.timeline import History
+from flows.settings.workspace import Workspace
 from matrix.errors import Exit
+from matrix.status import Status
 from state.reading import StateReader
 from state.records import (
     Bench,
@@ -42,7 +45,6 @@ from state.records import (
     MeasurementKind,
     Outcome,
     StageRun,
-    SweepInfo,
 )
 
 SCHEMA = 1
@@ -59,26 +61,30 @@ Json = dict[str, Any]
 
 def collect(
     state: StateReader,
-    info: SweepInfo,
-    comparison: Comparison | None = None,
+    told: SummaryDocument,
     pages: Mapping[int, str] | None = None,
+    work: Workspace | None = None,
 ) -> Json:
     """Everything that a report shows. Only reads, so it may run beside the sweep.
 
-    `pages`: where the pages of traces are, by their measurements.
+    `pages`: where the pages of traces are, by their measurements; `work`: the folders with logs and
+    evidence, if they are on this machine.
     """
+    info, summary = told.info, told.summary
     data = SweepData(state, info)
-    grid, outcomes = Grid(data), list(data.outcomes.values())
-    ordered = sorted(outcomes, key=grid.place)
+    grid = Grid(data)
+    ordered = sorted(data.outcomes.values(), key=grid.place)
     places = {one.cell: place for place, one in enumerate(ordered)}
     history = History(places, state.events(info.id))
     benches = {one.cell: one for one in state.benches(info.id)}
-    views = _Cells(data, grid, history, benches, pages or {})
+    tunings: defaultdict[str, dict[str, None]] = defaultdict(dict)
+    for one in state.tunings():
+        tunings[f"{one.model}@{one.target}"][one.name] = None
+    views = _Cells(data, grid, history, benches, pages or {}, work, tunings)
     cells = [views.view(one) for one in ordered]
-    summary = summary_of(state, info, outcomes)
     return known(
         schema=SCHEMA,
-        heading=_heading(state, info, summary, outcomes),
+        heading=_heading(state, told),
         totals=totals(cells, len(grid.rows), summary),
         statuses=[{"name": str(status), **asdict(look)} for status, look in LOOKS.items()],
         causes={str(kind): asdict(cause) for kind, cause in CAUSES.items()},
@@ -90,11 +96,13 @@ def collect(
         owners=list(history.owners),
         logs=list(views.logs),
         timeline=history.timeline(),
-        failures=[_cause(group, places) for group in summary.groups],
+        failures=[
+            {**_cause(group, places), "since": told.since_when(group)} for group in summary.groups
+        ],
         rates=pass_rates(cells, grid.rows),
         slowest=slowest(cells, grid.rows),
         largest=largest(cells),
-        comparison=_compared(comparison),
+        comparison=_compared(told),
     )
 
 
@@ -109,21 +117,33 @@ def _cause(group: FailureGroup, places: Mapping[str, int]) -> Json:
     }
 
 
-def _compared(comparison: Comparison | None) -> Json | None:
+def _compared(told: SummaryDocument) -> Json | None:
     """With another sweep, without unchanged cells."""
-    if comparison is None:
+    if (comparison := told.since) is None:
         return None
-    told = [
+    listed = [
         one
         for one in comparison.changes
         if one.verdict is not ChangeKind.UNCHANGED or any(each.clear for each in one.latency)
+    ]
+    changes = [
+        masked_json(
+            known(
+                **asdict(one),
+                deltas=_deltas(one),
+                slower=one.slower or None,
+                accuracy=one.accuracy,
+                since=told.failing.get(one.cell),
+            )
+        )
+        for one in listed
     ]
     return {
         "before": comparison.before,
         "after": comparison.after,
         "counts": comparison.counts(),
         "meanings": {str(verdict): text for verdict, text in MEANINGS.items()},
-        "changes": [masked_json({**asdict(one), "deltas": _deltas(one)}) for one in told],
+        "changes": changes,
     }
 
 
@@ -148,6 +168,9 @@ class _Cells:
     history: History
     benches: Mapping[str, Bench]
     pages: Mapping[int, str]
+    work: Workspace | None
+    tunings: Mapping[str, Iterable[str]]
+    """The names of those of each model and target."""
     policies: dict[str, int] = field(default_factory=dict)
     keys: dict[str, int] = field(default_factory=dict)
     logs: dict[str, int] = field(default_factory=dict)
@@ -183,10 +206,26 @@ class _Cells:
             comparisons=[masked_json(told) for told in map(comparison_of, measured) if told],
             unmeasured=self._unmeasured(one),
             traces=[self._trace(other) for other in measured if other.id in self.pages],
+            tunings=list(self.tunings.get(one.cell.partition("+")[0], ())),
+            page=package_page(self.data.info.feed, one.package, one.version)
+            if one.status is Status.PUBLISHED
+            else None,
+            files=self._files(one),
             detail=masked_json(one.detail),
             stages=[self._stage(run) for run in self.data.runs[one.cell]],
             steps=self.history.steps.get(one.cell),
         )
+
+    def _files(self, one: Outcome) -> dict[str, str]:
+        """What this machine has of a cell: log, kept package, later evidence."""
+        if self.work is None:
+            return {}
+        places = {"log": self.work.log_of(self.data.info.stamp, one.cell)}
+        if one.status.failed:
+            places["kept package"] = self.work.kept / one.package / one.version
+        if one.tree:
+            places["later evidence"] = self.work.evidence_of(one.tree)
+        return {name: str(path.absolute()) for name, path in places.items() if path.exists()}
 
     def _trace(self, one: Measurement) -> Json:
         level = str(one.protocol.get("level", ""))
@@ -240,12 +279,11 @@ def _rungs(one: Outcome) -> list[Json]:
     return found
 
 
-def _heading(
-    state: StateReader, info: SweepInfo, summary: Summary, outcomes: list[Outcome]
-) -> Json:
+def _heading(state: StateReader, told: SummaryDocument) -> Json:
     """Which sweep it is, when it ran and how it ended."""
+    info, summary, duration = told.info, told.summary, told.duration
     settings = {name: value for name, value in info.settings.items() if value and name != "feed"}
-    code, duration = info.exit_code, duration_of(state, info, outcomes)
+    code = info.exit_code
     if code == Exit.OK and summary.groups:
         code = int(Exit.CELLS_FAILED)  # the last run took up only a part of the sweep
     return known(

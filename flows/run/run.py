@@ -13,7 +13,7 @@ from typing import Any
 from flows.observe.following import Follower
 from flows.observe.progress import SweepProgress
 from flows.observe.summaries import clear_summaries, write_summaries
-from flows.observe.summaries.document import LastRun
+from flows.observe.summaries.document import LastRun, summary_document
 from flows.observe.summary import Summary
 from flows.observe.unserved import UNSERVED, unserved_groups
 from flows.observe.views import choose_view
@@ -105,7 +105,8 @@ class Run:
                     _note_unserved(state, info.id, offers)  # now it is known what can be measured
             ended = sweep.finish()  # what is shown ends with how it ended
         if self.settings.summary:
-            write_summaries(self.settings.path(self.settings.summary), state, info)
+            folder = self.settings.path(self.settings.summary)
+            write_summaries(folder, summary_document(state, info))
         return ended
 
     def _offers(self) -> Words:

@@ -5,7 +5,9 @@ Each package is imported when it is opened: the feed commands load no database.
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -48,6 +50,17 @@ class Workspace:
     def logs(self) -> Path:
         """Logs of cells and engine hosts."""
         return self.home / "logs"
+
+    def log_of(self, stamp: str, cell: str) -> Path:
+        """The file that receives everything about a cell."""
+        # Readable, safe on every file system, and unique.
+        readable = re.sub(r"[^A-Za-z0-9._-]+", "_", cell)[:120]
+        name = f"{readable}-{hashlib.sha256(cell.encode()).hexdigest()[:8]}.log"
+        return self.logs / stamp / name
+
+    def evidence_of(self, tree: str) -> Path:
+        """Where this machine keeps its later evidence about a content."""
+        return self.home / "evidence" / f"{tree}.json"
 
     @property
     def kept(self) -> Path:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import queue
-import re
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -100,7 +98,7 @@ class SweepContext:
 
     def log_of(self, cell: str) -> Path:
         """The file that receives everything about a cell."""
-        return self.folders.logs / self.sweep.plan.stamp / f"{log_name(cell)}.log"
+        return self.folders.log_of(self.sweep.plan.stamp, cell)
 
     def take_slot(self) -> Slot | None:
         """A free slot, or None after a moment without one."""
@@ -164,9 +162,3 @@ class LeasedRun(ABC):
         if self.has_slot:
             self.has_slot = False
             self.context.give_back(self.slot)
-
-
-def log_name(cell_id: str) -> str:
-    """A file name for a cell's log: readable, safe on every file system, and unique."""
-    readable = re.sub(r"[^A-Za-z0-9._-]+", "_", cell_id)[:120]
-    return f"{readable}-{hashlib.sha256(cell_id.encode()).hexdigest()[:8]}"

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from flows.output.quantity import show_duration
-from flows.report.collect import collect
 from flows.report.page import write
 from matrix.status import FailureClass, Status
 from state.records import CellRow, Facts, StageRun
 from state.state import open_state
 from tests.services.chromium import launched, opened
+from tests.states.reported import reported
 from tests.states.samples import ALIVE, TREE
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def large_sweep(folder: Path) -> Path:
                 state.record(lease, info.id, cell, Status.BUILT, facts, [stage])
                 state.record(lease, info.id, cell, Status.PUBLISHED)
             state.release(lease, done=True)
-        write(collect(state, info), folder / "report.html")
+        write(reported(state, info), folder / "report.html")
     return folder / "report.html"
 
 
@@ -172,6 +172,9 @@ def test_everything_works_from_the_keyboard(page: Page) -> None:
     page.keyboard.press("/")
     page.keyboard.type("task-1")
     assert "of 3648 match" in shown(page)
+    page.keyboard.press("ArrowDown")
+    assert page.evaluate("document.activeElement.ariaLabel").startswith("qnn_npu: ")
+    page.keyboard.press("/")
     page.keyboard.press("Escape")
     page.focus('#grid [tabindex="0"]')
     for key in ("ArrowDown", "ArrowDown", "ArrowRight"):
@@ -199,7 +202,7 @@ def test_everything_works_from_the_keyboard(page: Page) -> None:
 
 def test_one_element_of_the_grid_takes_the_tab_key(page: Page) -> None:
     assert page.locator('#grid .gcell[tabindex="0"]').count() == 1
-    page.evaluate("document.getElementById('grid').scrollTop = 9000")
+    page.evaluate("document.getElementById('grid').scrollTop = 10600")
     page.locator('.grow[aria-rowindex="206"]').wait_for(state="attached")
     assert page.locator('#grid .gcell[tabindex="0"]').count() == 1
 
@@ -250,6 +253,28 @@ def test_causes_and_rates_are_on_the_first_screen(page: Page) -> None:
         ["all", "453/480 · 94% loads", *(RATES[target] for target in TARGETS)]
     ]
     assert page.locator(".gcell.tone-good small").first.inner_text() == "loads"
+
+
+def test_on_paper_all_rows_are_drawn_as_wide_as_the_page(page: Page) -> None:
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    page.emulate_media(media="print")
+    assert page.locator(".grow").count() == MODELS
+    wide = "document.documentElement.scrollWidth <= innerWidth"
+    assert page.evaluate(wide)
+    assert page.is_hidden("#text")
+    page.emulate_media(media="screen")
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert page.locator(".grow").count() <= MOST_ROWS
+
+
+def test_ids_and_commands_can_be_copied(page: Page) -> None:
+    page.fill("#text", BAD)
+    page.click("#grid .gcell:not(.miss)")
+    labels = [one.get_attribute("aria-label") or "" for one in page.locator("#panel .copy").all()]
+    assert f"copy {BAD}" in labels
+    assert f"copy modelmill retry 20260609 --only '{BAD}'" in labels
+    page.locator("#panel .copy").first.click()
+    page.wait_for_function("document.querySelector('#panel .copy').textContent !== 'copy'")
 
 
 def test_the_time_line_tells_what_a_bar_is_and_leads_to_its_cell(page: Page) -> None:
@@ -330,7 +355,7 @@ def compiled_sweep(folder: Path) -> Path:
                     facts if status is Status.BUILT else Facts(),
                 )  # fmt: skip
         state.release(lease, done=True)
-        write(collect(state, info), folder / "report.html")
+        write(reported(state, info), folder / "report.html")
     return folder / "report.html"
 
 

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from flows.observe.diff.comparison import ChangeKind, compare
-from flows.report.collect import collect
+from flows.observe.diff.comparison import ChangeKind
 from flows.report.page import write
 from matrix.status import FailureClass, Status
 from state.records import Facts, StageRun, SweepInfo
 from state.state import State, open_state
 from tests.services.chromium import launched, opened
+from tests.states.reported import reported
 from tests.states.samples import ALIVE, begin, cell, rows, take
 from tests.sweeps.command import Project, model
 
@@ -121,7 +121,7 @@ def poisoned(made: dict[str, Any]) -> dict[str, Any]:
 
 def test_text_of_others_is_only_ever_text(browser: Browser, state: State, tmp_path: Path) -> None:
     page_file = tmp_path / "evil.html"
-    write(poisoned(collect(state, failed(state))), page_file)
+    write(poisoned(reported(state, failed(state))), page_file)
     for page in opened(browser, page_file.as_uri()):
         page.click("#grid .gcell >> nth=0")
         for summary in page.query_selector_all("#panel summary, #filters summary"):
@@ -136,7 +136,7 @@ def test_text_of_others_is_only_ever_text(browser: Browser, state: State, tmp_pa
 
 def test_a_sweep_without_cells(browser: Browser, state: State, tmp_path: Path) -> None:
     info = state.begin("empty", "feed", [], {}, {}, {})
-    write(collect(state, info), tmp_path / "empty.html")
+    write(reported(state, info), tmp_path / "empty.html")
     for page in opened(browser, (tmp_path / "empty.html").as_uri()):
         assert page.inner_text("#grid .nothing") == "this sweep has no cells"
         assert page.inner_text("#shown") == "0 in 0 models"
@@ -146,7 +146,7 @@ def test_a_sweep_without_cells(browser: Browser, state: State, tmp_path: Path) -
 
 
 def test_a_sweep_that_only_began(browser: Browser, state: State, tmp_path: Path) -> None:
-    write(collect(state, begin(state)), tmp_path / "new.html")
+    write(reported(state, begin(state)), tmp_path / "new.html")
     for page in opened(browser, f"{(tmp_path / 'new.html').as_uri()}#status=planned"):
         assert page.inner_text("#verdict") == "running or interrupted"
         page.keyboard.press("n")
@@ -195,8 +195,7 @@ def test_a_comparison_can_be_looked_through(browser: Browser, state: State, tmp_
         (names[6], good, "a"),
     ]
     first, second = swept("20260609", before), swept("20260610", after)
-    comparison = compare(state, first, second)
-    write(collect(state, second, comparison), tmp_path / "diff.html")
+    write(reported(state, second, first), tmp_path / "diff.html")
     for page in opened(browser, (tmp_path / "diff.html").as_uri()):
         box = page.locator("#compared")
         shown = box.locator(".chips button").all_inner_texts()

@@ -19,13 +19,17 @@ def add(parser: Parser) -> None:
         metavar="FILE",
         help="the file to write; default: report-STAMP.html",
     )
-    add("--against", metavar="STAMP", help="add a comparison with this batch")
+    add(
+        "--against",
+        metavar="STAMP",
+        help="compare with this batch; default: the one before of the same catalog",
+    )
     add_settings(parser, ("home", "state", "summary"))
 
 
 def run(arguments: Arguments) -> None:
-    from flows.observe.diff.comparison import compare
     from flows.observe.summaries import write_summaries
+    from flows.observe.summaries.document import summary_document
     from flows.report.collect import collect
     from flows.report.page import write, write_traces
 
@@ -33,11 +37,11 @@ def run(arguments: Arguments) -> None:
     with arguments.work.read_state() as state:
         info = find_sweep(state, arguments.batch)
         other = find_sweep(state, arguments.against) if arguments.against else None
-        comparison = compare(state, other, info) if other else None
         waiting_for(f"reading sweep {info.stamp}")
+        told = summary_document(state, info, other)
         dest = arguments.output or Path(f"report-{info.stamp}.html")
         pages = write_traces(state, info, settings.cwd / dest)
-        write(collect(state, info, comparison, pages), settings.cwd / dest)
+        write(collect(state, told, pages, arguments.work), settings.cwd / dest)
         if settings.summary:
-            write_summaries(settings.path(settings.summary), state, info)
+            write_summaries(settings.path(settings.summary), told)
     print(dest)

@@ -33,6 +33,8 @@ class ChangeKind(StrEnum):
     UNCHANGED = "unchanged"
 
 
+_NOISE = 0.5
+"""Decibels between two builds that are no news."""
 _SAME = {ChangeKind.UNCHANGED, ChangeKind.STILL_FAILS}
 
 MEANINGS: Mapping[ChangeKind, str] = {
@@ -64,6 +66,9 @@ class Side:
     """Numbers that verification measured (parity and the like)."""
     samples: str = ""
     """What it was judged on; empty: nothing was."""
+    snr: float | None = None
+    """Decibels, and the share of equal decisions: the worst of all outputs."""
+    agreement: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +86,26 @@ class Change:
     """What verification proved before and no longer proves."""
     latency: tuple[LatencyChange, ...] = ()
     """Where it was measured in both on the same device and kind of runtime."""
+
+    @property
+    def slower(self) -> bool:
+        """Whether a benchmark clearly says so."""
+        return any(one.clear and one.ratio > 0 for one in self.latency)
+
+    @property
+    def accuracy(self) -> str:
+        """How much less accurate other content is on samples of the same kind; empty: it is not."""
+        old, new = self.before, self.after
+        changed = self.verdict is ChangeKind.CHANGED
+        if not changed or old is None or new is None or old.samples != new.samples:
+            return ""
+        told = []
+        both = old.agreement is not None and new.agreement is not None
+        if both and (new.agreement or 0.0) < (old.agreement or 0.0):
+            told.append(f"agreement {old.agreement:.1%} -> {new.agreement:.1%}")
+        if old.snr is not None and new.snr is not None and new.snr < old.snr - _NOISE:
+            told.append(f"{old.snr:.1f} dB -> {new.snr:.1f} dB")
+        return ", ".join(told)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +219,8 @@ class _Half(SweepData):
             message=one.message,
             measures=measures(rungs_of(one)),
             samples=proof.samples if proof else "",
+            snr=proof.snr if proof else None,
+            agreement=proof.agreement if proof else None,
         )
 
 

@@ -9,14 +9,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from flows.observe.summaries.document import summary_document
+from flows.observe.summaries.document import SummaryDocument
 from flows.observe.summaries.junit import junit
 from flows.observe.summaries.markdown import markdown
 from flows.output.masking import masked, masked_json
 from flows.output.webpage import replace_text
 from machine.files import unlink
-from state.reading import StateReader
-from state.records import SweepInfo
 
 JSON_NAME = "summary.json"
 MARKDOWN_NAME = "summary.md"
@@ -25,9 +23,8 @@ REPORT_NAME = "report.html"
 _HINT = "choose another folder with --summary"
 
 
-def write_summaries(folder: Path, state: StateReader, info: SweepInfo) -> None:
+def write_summaries(folder: Path, content: SummaryDocument) -> None:
     """Write the three files."""
-    content = summary_document(state, info)
     document = masked_json(content.to_json())
     replace_text(folder / JUNIT_NAME, junit(content), hint=_HINT)
     replace_text(folder / MARKDOWN_NAME, masked(markdown(content)), hint=_HINT)

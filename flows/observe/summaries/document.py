@@ -12,10 +12,12 @@ from typing import Any
 
 from flows.observe.diff.comparison import ChangeKind, Comparison, compare
 from flows.observe.evidence import judged_of, run_on
+from flows.observe.failures import FailureGroup
 from flows.observe.progress import UNSHOWN
 from flows.observe.summary import Summary, summary_of
 from flows.output.quantity import counted, show_duration
 from matrix.model import is_export
+from matrix.status import Status
 from state.reading import StateReader
 from state.records import Event, Kind, Outcome, SweepInfo
 
@@ -98,6 +100,8 @@ class SummaryDocument:
     duration: Duration = field(default_factory=Duration)
     since: Comparison | None = None
     """Compared with the sweep before this one; None: it is the first."""
+    failing: Mapping[str, str] = field(default_factory=dict)
+    """Cells that failed before too, with the stamp of the sweep since which they fail."""
     unshown: str = ""
     """Why Prefect does not show all of the last run; empty: it does."""
 
@@ -105,6 +109,15 @@ class SummaryDocument:
     def seconds(self) -> float | None:
         """Of all runs; None while one is at work."""
         return None if self.info.ended_at is None else self.duration.seconds
+
+    def since_when(self, group: FailureGroup) -> str:
+        """Since which sweep the cells of a cause fail; empty: there is none before this one."""
+        cells = (*group.cells, *group.exports)
+        known = [self.failing[cell] for cell in cells if cell in self.failing]
+        if self.since is None or not known:
+            return "new" if self.since else ""
+        new = len(cells) - len(known)
+        return f"since {min(known)}" + (f", {new} new" if new else "")
 
     def to_json(self) -> dict[str, Any]:
         """The content of summary.json."""
@@ -118,6 +131,7 @@ class SummaryDocument:
             "exit_code": self.info.exit_code,
             "unshown": self.unshown or None,
             "since": self._since(),
+            "failing_since": dict(self.failing),
             "outcomes": [_cell(one) for one in self.outcomes],
         }
 
@@ -129,15 +143,23 @@ class SummaryDocument:
         return {**document, "cells": cells}
 
 
-def summary_document(state: StateReader, info: SweepInfo) -> SummaryDocument:
-    """Read a sweep."""
+def summary_document(
+    state: StateReader, info: SweepInfo, against: SweepInfo | None = None
+) -> SummaryDocument:
+    """Read a sweep. `against`: compare it with this one, not with the one before."""
     fresh = state.sweep(info.id)
     outcomes = list(state.outcomes(fresh.id))
-    summary = summary_of(state, fresh, outcomes)
-    before = previous(state, fresh)
-    since = compare(state, before, fresh) if before else None
-    duration = duration_of(state, fresh, outcomes)
-    return SummaryDocument(fresh, summary, outcomes, duration, since, _unshown(state, fresh))
+    earlier = earlier_sweeps(state, fresh)
+    before = against or next(iter(earlier), None)
+    return SummaryDocument(
+        fresh,
+        summary_of(state, fresh, outcomes),
+        outcomes,
+        duration_of(state, fresh, outcomes),
+        compare(state, before, fresh) if before else None,
+        failing_since(state, earlier, outcomes),
+        _unshown(state, fresh),
+    )
 
 
 def _unshown(state: StateReader, info: SweepInfo) -> str:
@@ -153,9 +175,8 @@ def kind_of(info: SweepInfo) -> tuple[object, ...]:
     return (info.feed, info.publish, info.settings.get("catalog"), selected)
 
 
-def previous(state: StateReader, info: SweepInfo) -> SweepInfo | None:
-    """The last sweep before this one with the same catalog, selection and feed."""
-
+def earlier_sweeps(state: StateReader, info: SweepInfo) -> list[SweepInfo]:
+    """The sweeps before this one with the same catalog, selection and feed, the newest first."""
     earlier = [
         one
         for one in state.sweeps()
@@ -164,7 +185,26 @@ def previous(state: StateReader, info: SweepInfo) -> SweepInfo | None:
         and one.created_at < info.created_at
         and kind_of(one) == kind_of(info)
     ]
-    return max(earlier, key=lambda one: one.created_at, default=None)
+    return sorted(earlier, key=lambda one: -one.created_at)
+
+
+def failing_since(
+    state: StateReader, earlier: Iterable[SweepInfo], outcomes: Iterable[Outcome]
+) -> dict[str, str]:
+    """Of the cells that fail and failed in the last sweep that came to an end with them, the stamp
+    of the first sweep of those that they have failed in since."""
+    found: dict[str, str] = {}
+    failing = {one.cell for one in outcomes if one.status.failed}
+    for sweep in earlier:
+        if not failing:
+            break
+        statuses = state.statuses(sweep.id)
+        for cell in failing & statuses.keys():
+            if statuses[cell].failed:
+                found[cell] = sweep.stamp
+            elif statuses[cell].done and statuses[cell] is not Status.SKIPPED:
+                failing.discard(cell)
+    return found
 
 
 _COPIED = (

@@ -10,7 +10,7 @@ from flows.observe.diff.text import facts
 from flows.observe.evidence import judged_of, run_on
 from flows.observe.failures import FailureGroup
 from flows.observe.summaries.document import Duration, SummaryDocument
-from flows.observe.summary import Summary, open_text
+from flows.observe.summary import open_text
 from flows.output.meanings import EXITS, LOOKS
 from flows.output.quantity import brief, counted, limited, named, show_duration
 from flows.output.table import plain
@@ -44,7 +44,7 @@ def _lines(document: SummaryDocument) -> Iterator[str]:
         yield ""
     yield from _samples(document)
     if summary.groups:
-        yield from _failures(summary)
+        yield from _failures(document)
     if document.since is not None:
         yield from _since(document.since)
     if document.unshown:
@@ -73,26 +73,28 @@ def _samples(document: SummaryDocument) -> Iterator[str]:
     yield ""
 
 
-def _failures(summary: Summary) -> Iterator[str]:
+def _failures(document: SummaryDocument) -> Iterator[str]:
+    summary = document.summary
     yield f"## Failures ({counted(len(summary.failures), 'cell')})"
     yield ""
-    yield "| class | cells | models | what | next step |"
-    yield "|---|---:|---|---|---|"
+    yield "| class | cells | models | since | what | next step |"
+    yield "|---|---:|---|---|---|---|"
     for group in summary.groups[:_MOST_CAUSES]:
-        yield f"| {' | '.join(_columns(group))} |"
+        yield f"| {' | '.join(_columns(group, document.since_when(group)))} |"
     if len(summary.groups) > _MOST_CAUSES:
         yield ""
         yield f"... and {counted(len(summary.groups) - _MOST_CAUSES, 'more cause')}."
     yield ""
 
 
-def _columns(group: FailureGroup) -> Iterator[str]:
+def _columns(group: FailureGroup, since: str) -> Iterator[str]:
     yield str(group.failure)
     yield str(len(group.cells)) if group.cells else counted(len(group.exports), "export")
     if len(group.cells) == 1:
         yield _id(group.cells[0])
     else:
         yield named([*map(_id, group.models)], _MOST_MODELS)
+    yield plain(since)
     yield plain(group.text)
     yield plain(brief(group.hint))
 
@@ -101,6 +103,9 @@ def _since(since: Comparison) -> Iterator[str]:
     counts = [f"{count} {verdict}" for verdict, count in since.counts().items() if count]
     yield f"## Since {plain(since.before)}"
     yield ""
+    worse = {"slower": sum(one.slower for one in since.changes)}
+    worse["less accurate"] = sum(bool(one.accuracy) for one in since.changes)
+    counts += [f"{count} {what}" for what, count in worse.items() if count]
     yield f"{', '.join(counts) or 'no cells'}."
     yield ""
     changes = [one for one in since.changes if one.verdict not in _NO_NEWS]

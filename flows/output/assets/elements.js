@@ -21,3 +21,23 @@ function size(bytes) {
   }
   return `${value.toFixed(1)} TB`;
 }
+
+// A text that people take elsewhere. A page from disk may have no clipboard: then it is selected.
+function copyable(text, shown) {
+  const told = shown || el("span", { class: "mono" }, text);
+  return el("span", { class: "copyable" }, told, " ", copyButton(text, told));
+}
+
+function copyButton(text, told) {
+  const button = el("button", { type: "button", class: "copy", title: "copy", "aria-label": `copy ${text}`, on: { click: async () => {
+    try { await navigator.clipboard.writeText(text); button.textContent = "copied"; }
+    catch { getSelection().selectAllChildren(told); button.textContent = document.execCommand("copy") ? "copied" : "selected"; }
+    setTimeout(() => { button.textContent = "copy"; }, 1500);
+  } } }, "copy");
+  return button;
+}
+
+// A list that breaks between its items and not in them.
+function items(list) {
+  return el("span", { class: "items" }, ...list.flatMap((one, place) => [el("span", {}, place < list.length - 1 ? `${one},` : one), " "]));
+}

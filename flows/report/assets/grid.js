@@ -1,5 +1,5 @@
 // The grid. Only the rows in view exist as elements, however many models there are.
-const ROW = 44, OVERSCAN = 6;
+const ROW = 52, OVERSCAN = 6;
 const grid = $("grid");
 const head = el("div", { class: "ghead", role: "row", "aria-rowindex": "1" });
 const body = el("div", { class: "gbody", role: "rowgroup" });
@@ -32,15 +32,19 @@ function buildGrid() {
   });
 }
 
-const LONGEST_NAME = 28, NAME = "min(230px, 42vw)", CELL = 118;
+const LONGEST_NAME = 28, NAME = "min(230px, 38vw)";
+const cellWidth = () => (window.innerWidth < 640 ? 96 : 118);
+
+let printing = false;
 
 function template() {
-  return `minmax(${NAME}, 1.6fr) repeat(${shownColumns.length}, minmax(${CELL}px, 1fr))`;
+  if (printing) return `minmax(90px, 1.8fr) repeat(${shownColumns.length}, minmax(0, 1fr))`;
+  return `minmax(${NAME}, 1.6fr) repeat(${shownColumns.length}, minmax(${cellWidth()}px, 1fr))`;
 }
 
 function drawHead() {
   // Head and body are grids of their own: one width for both keeps their columns in line.
-  head.style.minWidth = body.style.minWidth = `calc(${NAME} + ${CELL * shownColumns.length}px)`;
+  head.style.minWidth = body.style.minWidth = printing ? "0" : `calc(${NAME} + ${cellWidth() * shownColumns.length}px)`;
   head.style.gridTemplateColumns = template();
   head.replaceChildren(el("div", { role: "columnheader" }, "model"), ...shownColumns.map((index) => {
     const column = columns[index], by = [column.ep, column.device].filter(Boolean).join(" on ");
@@ -50,7 +54,7 @@ function drawHead() {
   }));
   grid.setAttribute("aria-rowcount", shownRows.length + 1);
   grid.setAttribute("aria-colcount", shownColumns.length + 1);
-  body.style.height = `${Math.max(shownRows.length * ROW, 1)}px`;
+  body.style.height = printing ? "auto" : `${Math.max(shownRows.length * ROW, 1)}px`;
   const none = grid.querySelector(".nothing");
   if (none) none.remove();
   if (!shownRows.length) grid.append(el("div", { class: "nothing" }, cells.length ? "no cell matches" : "this sweep has no cells"));
@@ -62,8 +66,8 @@ function clearRows() {
 }
 
 function drawRows() {
-  const first = Math.max(0, Math.floor(grid.scrollTop / ROW) - OVERSCAN);
-  const last = Math.min(shownRows.length, Math.ceil((grid.scrollTop + grid.clientHeight) / ROW) + OVERSCAN);
+  const first = printing ? 0 : Math.max(0, Math.floor(grid.scrollTop / ROW) - OVERSCAN);
+  const last = printing ? shownRows.length : Math.min(shownRows.length, Math.ceil((grid.scrollTop + grid.clientHeight) / ROW) + OVERSCAN);
   for (const [place, row] of drawn) {
     if (place < first || place >= last) { row.remove(); drawn.delete(place); }
   }
@@ -86,7 +90,7 @@ function drawRow(place) {
     el("div", { class: "gname", role: "rowheader", title: model.name },
       el("span", {}, model.id.slice(cut + 1)), about && el("small", {}, about)));
   row.style.gridTemplateColumns = template();
-  row.style.transform = `translateY(${place * ROW}px)`;
+  row.style.transform = printing ? "" : `translateY(${place * ROW}px)`;
   shownColumns.forEach((column, slot) => row.append(drawCell(place, column, slot)));
   return row;
 }
@@ -115,8 +119,24 @@ function drawCell(place, column, slot) {
     title: `${cell.id}\n${words(cell.status)}${cell.message ? `: ${cell.message}` : ""}${told ? `\nverified ${told}` : ""}`,
     "aria-label": `${columns[column].label}: ${words(cell.status)} ${text}${told ? `, verified ${told}` : ""}`,
   }, el("i", { "aria-hidden": "true" }, look.glyph), el("span", {}, text, 
-    level && el("small", {}, [level, proof && proof.kind].filter(Boolean).join(" · ")),
+    level && el("small", { class: "level" }, [level, proof && proof.kind].filter(Boolean).join(" · ")),
     cell.run_on && el("small", {}, WHERE[cell.run_on.where])));
+}
+
+// On paper nothing scrolls: all rows are drawn, as wide as the page.
+function onPrint(now) {
+  printing = now;
+  document.body.classList.toggle("printing", now);
+  drawHead();
+  clearRows();
+  drawRows();
+}
+
+// From the search into the grid: the first match, or nothing if there is none.
+function focusFirstMatch() {
+  if (!matches.length) return;
+  reveal(matches[0]);
+  focusActive();
 }
 
 function settleTab(first, last) {

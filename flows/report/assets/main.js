@@ -42,6 +42,9 @@ function onKey(event) {
   if (event.key === "Escape") {
     if (closeMenus() || closePanel()) event.preventDefault();
     else if (typing && event.target.value) { clearFilters(); }
+  } else if (event.target.id === "text" && (event.key === "ArrowDown" || event.key === "Enter")) {
+    event.preventDefault();
+    focusFirstMatch();
   } else if (!typing && !event.ctrlKey && !event.metaKey && !event.altKey) {
     if (event.key === "/") { event.preventDefault(); $("text").focus(); }
     else if (event.key === "n") step(1);
@@ -61,5 +64,7 @@ buildTimeline();
 buildTheme();
 document.addEventListener("keydown", onKey);
 window.addEventListener("hashchange", readAddress);
+window.addEventListener("beforeprint", () => onPrint(true));
+window.addEventListener("afterprint", () => onPrint(false));
 readAddress();
 document.documentElement.dataset.ready = "yes";

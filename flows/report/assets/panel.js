@@ -33,17 +33,18 @@ function step(by) {
 function panelParts(cell, index) {
   const here = matches.indexOf(index);
   const place = here < 0 ? "" : `${here + 1} of ${matches.length}`;
+  const title = el("h2", { id: "p-title", tabindex: "-1" }, cell.id);
   return [
     el("div", { class: "bar" },
       el("button", { type: "button", class: "quiet", title: "previous match (p)", on: { click: () => step(-1) } }, "‹ previous"),
       el("button", { type: "button", class: "quiet", title: "next match (n)", on: { click: () => step(1) } }, "next ›"),
       el("span", { class: "dim grow1" }, place),
       el("button", { type: "button", class: "quiet", id: "close", title: "close (Esc)", on: { click: closePanel } }, "✕ close")),
-    el("h2", { id: "p-title", tabindex: "-1" }, cell.id),
-    el("p", {}, pill(cell.status), " ", el("span", { class: "dim" }, looks.get(cell.status).meaning)),
+    title,
+    el("p", {}, pill(cell.status), " ", el("span", { class: "dim" }, looks.get(cell.status).meaning), " ", copyButton(cell.id, title)),
     ...failureParts(cell),
     section("Package", facts([
-      ["name", mono(cell.package)], ["version", mono(cell.version)],
+      ["name", cell.page ? el("a", { href: cell.page }, cell.package) : copyable(cell.package)], ["version", copyable(cell.version)],
       ["size", size(cell.bytes)], ["same as", cell.detail && cell.detail.same_as && mono(cell.detail.same_as)],
       ["context", cell.sharing && sharingText(cell.sharing)],
       ["lacks", cell.detail && cell.detail.left_out && lacksList(cell.detail.left_out)],
@@ -57,12 +58,13 @@ function panelParts(cell, index) {
     cell.opening && section("Opening", openingTable(cell.opening)),
     section("Latency", latencyParts(cell)),
     section("Traces", traceLinks(cell)),
+    section("Files on the machine that made this report", fileLinks(cell.files)),
     section("Digests", digestFacts(cell)),
     cell.rungs && section("Verification", rungList(cell)),
     cell.policy !== undefined && section("Effective policy", policyFacts(doc.policies[cell.policy])),
     cell.steps && section("History and attempts", stepTable(cell)),
     cell.log !== undefined && section("End of the log", el("pre", { tabindex: "0" }, doc.logs[cell.log])),
-    section("On the command line", el("pre", {}, commands(cell).join("\n"))),
+    section("On the command line", el("div", {}, ...commands(cell).map((line) => el("div", {}, copyable(line))))),
   ].filter(Boolean);
 }
 
@@ -95,7 +97,7 @@ function failureParts(cell) {
     const cause = (doc.causes || {})[cell.failure] || {};
     parts.push(el("div", { class: "callout tone-" + toneOf(cell.status) },
       el("b", {}, `${cell.failure}: ${cause.meaning || ""}`), cell.message || "", el("div", {}, where)));
-    parts.push(el("div", { class: "next" }, el("b", {}, "Next step: "), cell.hint || cause.next_step || ""));
+    parts.push(el("div", { class: "next" }, el("b", {}, "Next step: "), ...withCommand(cell.hint || cause.next_step || "")));
   } else if (cell.message) {
     parts.push(el("div", { class: "next" }, cell.message));
   }
@@ -151,11 +153,26 @@ function traceLinks(cell) {
     el("span", { class: "dim" }, ` ${[one.version, `on ${one.machine}`, moment(one.at)].join(", ")}`))));
 }
 
+// A path can be copied everywhere; a browser follows it only from a page that is itself on disk.
+function fileLinks(files) {
+  if (!files) return null;
+  const address = (path) => `file://${path.startsWith("/") ? "" : "/"}${path.split(/[\\/]/).map(encodeURIComponent).join("/").replace("%3A", ":")}`;
+  return facts(Object.entries(files).map(([name, path]) => [name, copyable(path, el("a", { href: address(path) }, path))]));
+}
+
+// A hint, with a button for the command in it.
+function withCommand(hint) {
+  const found = /modelmill [a-z]+(?: [^;,()]+)?/.exec(hint);
+  if (!found) return [hint];
+  const command = found[0].trim();
+  return [hint.slice(0, found.index), copyable(command), hint.slice(found.index + command.length)];
+}
+
 function digestFacts(cell) {
   const content = rows[cell.row].content || {};
   const keys = (cell.stages || []).map((one) => [[one.stage, one.component].filter(Boolean).join(" ") + " key", doc.keys[one.key]]);
   return facts([["tree", cell.tree], ["source", content.digest], ["commit", content.commit], ...keys]
-    .map(([name, value]) => [name, value && mono(value)]));
+    .map(([name, value]) => [name, value && copyable(value)]));
 }
 
 function table(names, rowsOf, numeric = []) {
@@ -197,6 +214,9 @@ function commands(cell) {
   const stamp = doc.heading.stamp, lines = [];
   if (cell.failure) lines.push(`modelmill retry ${stamp} --only '${cell.id}'`);
   if (!isExport(cell)) lines.push(`modelmill explain '${cell.id}' --stamp ${stamp}`);
-  if (cell.status === "published") lines.push(`modelmill feed pull ${cell.package} ${cell.version}`);
+  if (cell.status === "published") {
+    lines.push(`modelmill feed show ${cell.package} ${cell.version}`, `modelmill feed pull ${cell.package} ${cell.version}`);
+  }
+  for (const name of cell.tunings || []) lines.push(`modelmill tune report ${name}`);
   return lines;
 }

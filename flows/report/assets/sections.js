@@ -8,28 +8,39 @@ function buildTop() {
   const badge = $("verdict"), code = heading.exit_code;
   badge.textContent = code === undefined ? heading.verdict : `exit ${code}: ${heading.verdict}`;
   badge.classList.add(`tone-${code === 0 ? "good" : code === undefined ? "busy" : code === 1 ? "bad" : "warn"}`);
-  const count = (name) => (totals.counts || {})[name] || 0;
+  $("tiles").append(...tiles().map(([value, text, more, alarm]) =>
+    el("div", { class: alarm ? "tile alarm" : "tile" }, el("b", {}, String(value)), el("span", {}, text), el("small", {}, more))));
   const percent = totals.stage_runs ? Math.round((100 * totals.stages_reused) / totals.stage_runs) : 0;
-  const tiles = [
-    [totals.cells, `${totals.cells === 1 ? "cell" : "cells"} of ${counted(totals.models, "model")}`],
-    [count("published") + count("unchanged") + count("verified"), "good"],
-    [totals.failed, totals.failed_exports ? `failed, and ${counted(totals.failed_exports, "export")}` : "failed",
-      totals.failed + totals.failed_exports > 0],
-    [totals.open, "open"],
-    [duration(totals.seconds_run), "spent in stages"],
-    [duration(totals.seconds_saved), `saved: ${percent}% of ${totals.stage_runs} stages reused`],
-    [size(totals.bytes), "published"],
-    [size(totals.bytes_saved), "not made twice"],
-  ];
-  $("tiles").append(...tiles.map(([value, text, alarm]) =>
-    el("div", { class: alarm ? "tile alarm" : "tile" }, el("b", {}, String(value)), el("span", {}, text))));
-  const all = rateOf() || {};
-  for (const told of [countsText(all.where), countsText(all.samples)]) {
-    if (told) $("subtitle").append(el("div", {}, `verified on ${told}`));
-  }
+  $("effort").textContent = [`${duration(totals.seconds_run)} spent in stages`,
+    `${duration(totals.seconds_saved)} and ${size(totals.bytes_saved)} saved: ${percent}% of ${totals.stage_runs} stages reused`,
+    `${size(totals.bytes)} published`].join(" · ");
   $("foot").textContent = `modelmill ${heading.version}, made ${moment(heading.generated_at)} from the state ${heading.state}`;
   const shown = (value) => (Array.isArray(value) ? value.join(", ") : String(value));
   $("settings").append(facts(Object.entries(heading.settings || {}).map(([name, value]) => [name, shown(value)])) || "none");
+}
+
+// What a release manager asks first: what can be shipped, what is new, what changed, on what it was verified.
+function tiles() {
+  const { totals } = doc, count = (name) => (totals.counts || {})[name] || 0, all = rateOf() || {};
+  const good = count("published") + count("unchanged") + count("verified"), where = all.where || {};
+  const failed = totals.failed + totals.failed_exports;
+  const first = [`${good} / ${totals.cells}`, totals.cells === 1 ? "cell is good" : "cells are good",
+    [`${totals.failed} failed`, `${totals.open} open`, counted(totals.models, "model")].join(", ")];
+  const exports = totals.failed_exports ? `, and ${counted(totals.failed_exports, "export")}` : "";
+  const own = where["its own device"] || 0;
+  const judged = Object.values(where).reduce((a, b) => a + b, 0);
+  const last = [`${own} / ${judged}`, "verified on their own device",
+    Object.entries(where).filter(([name]) => name !== "its own device").map(([name, number]) => `${number} on ${name}`).join(", ") || countsText(all.samples)];
+  const compared = doc.comparison;
+  if (!compared) {
+    return [first, [totals.failed, `failed${exports}`, "no earlier sweep of this catalog to compare with", failed > 0],
+      [size(totals.bytes) || "0 B", "published", `${duration(totals.seconds_run)} spent in stages`], last];
+  }
+  const counts = compared.counts || {}, changes = compared.changes || [], of = (name) => counts[name] || 0;
+  const slower = changes.filter((one) => one.slower).length, less = changes.filter((one) => one.accuracy).length;
+  return [first,
+    [of("now fails"), "new failures", `${of("still fails")} failed before, ${of("now works")} fixed`, of("now fails") > 0],
+    [of("changed"), "packages with other bytes", `${slower} slower, ${less} less accurate, ${of("new")} new`], last];
 }
 
 function buildShare() {
@@ -74,7 +85,7 @@ function buildFailures() {
     $("failed").textContent = `${parts.filter(Boolean).join(" and ")}, ${counted(causes.length, "cause")}`;
     const lines = causes.map(causeRow);
     lines.slice(MOST_CAUSES).forEach((line) => { line.hidden = true; });
-    box.append(table(["class", "cells", "what", "next step"], lines, [1]));
+    box.append(table(["class", "cells", "since", "what", "next step"], lines, [1]));
     if (lines.length > MOST_CAUSES) {
       const more = el("button", { type: "button", class: "quiet", on: { click: () => {
         lines.forEach((line) => { line.hidden = false; });
@@ -100,8 +111,9 @@ function causeRow(cause, place) {
   const meaning = (doc.causes[cause.failure] || {}).meaning;
   return el("tr", {}, el("td", {}, el("span", { class: `pill tone-${toneOf(cells[all[0]].status)}`, title: meaning }, cause.failure)),
     el("td", { class: "num" }, button),
+    el("td", {}, cause.since === "new" ? el("b", {}, "new") : cause.since || ""),
     el("td", {}, el("div", {}, cause.text), el("div", { class: "dim" }, who)),
-    el("td", {}, cause.hint));
+    el("td", {}, ...withCommand(cause.hint)));
 }
 
 // Targets across, priorities down: how many of the cells that ended passed, and how far verification went.
@@ -171,47 +183,70 @@ function compiledRow(cell) {
     shown(cell.tree && cell.bytes, size), shown(portable.tree && portable.bytes, size));
 }
 
-const VERDICT_TONES = { "now fails": "bad", "still fails": "warn", "verified less": "warn", "now works": "good", changed: "busy", new: "same", removed: "idle", unfinished: "idle", unchanged: "same" };
-const MOST_CHANGES = 100;
+const VERDICT_TONES = { "now fails": "bad", "still fails": "warn", "verified less": "warn", "now works": "good", slower: "warn", "less accurate": "warn", changed: "busy", new: "same", removed: "idle", unfinished: "idle", unchanged: "same" };
+// Apart from what became of a cell: what got worse although it works.
+const WORSE = { slower: (one) => one.slower, "less accurate": (one) => Boolean(one.accuracy) };
+const FIRST_CHANGES = 8, MORE_CHANGES = 100;
 
 function buildComparison() {
   const compared = doc.comparison, box = $("compared");
   if (!compared) return;
   box.hidden = false;
   const changes = compared.changes || [];
-  let only = null, most = MOST_CHANGES;
+  const kinds = [...Object.entries(compared.counts || {}).filter(([, number]) => number)
+    .map(([verdict, number]) => [verdict, number, (one) => one.verdict === verdict, compared.meanings[verdict]]),
+  ...Object.entries(WORSE).map(([name, is]) => [name, changes.filter(is).length, is, "of those that work in both"])
+    .filter(([, number]) => number)];
+  let only = null, most = FIRST_CHANGES;
   const list = el("div", { class: "changes", tabindex: "0", role: "region", "aria-label": "cells that differ" });
-  const chips = el("div", { class: "chips", role: "group", "aria-label": "verdicts; press to filter" });
+  const chips = el("div", { class: "chips", role: "group", "aria-label": "what changed; press to filter" });
   const draw = () => {
-    const wanted = changes.filter((one) => !only || one.verdict === only);
-    list.replaceChildren(wanted.length ? table(["cell", "verdict", "why", "difference"], wanted.slice(0, most).map(changeRow))
+    const kind = kinds.find(([name]) => name === only);
+    const wanted = together(changes.filter((one) => !kind || kind[2](one)));
+    list.replaceChildren(wanted.length ? table(["cell", "what", "why", "difference"], wanted.slice(0, most).map(changeRow))
       : el("p", { class: "dim" }, only === "unchanged" ? "Unchanged cells are only counted." : "Nothing differs."));
     if (wanted.length > most) {
-      list.append(el("button", { type: "button", class: "quiet", on: { click: () => { most += MOST_CHANGES; draw(); } } },
+      list.append(el("button", { type: "button", class: "quiet more", on: { click: () => { most += MORE_CHANGES; draw(); } } },
         `${wanted.length - most} more`));
     }
     for (const chip of chips.children) chip.setAttribute("aria-pressed", String(chip.dataset.verdict === only));
   };
-  for (const [verdict, number] of Object.entries(compared.counts || {})) {
-    if (!number) continue;
-    chips.append(el("button", { type: "button", class: `tone-${VERDICT_TONES[verdict] || "idle"}`, "data-verdict": verdict,
-      title: compared.meanings[verdict],
-      on: { click: () => { only = only === verdict ? null : verdict; most = MOST_CHANGES; draw(); } } },
-    el("b", {}, String(number)), ` ${verdict}`));
+  for (const [name, number, , meaning] of kinds) {
+    chips.append(el("button", { type: "button", class: `tone-${VERDICT_TONES[name] || "idle"}`, "data-verdict": name,
+      title: meaning, on: { click: () => { only = only === name ? null : name; most = FIRST_CHANGES; draw(); } } },
+    el("b", {}, String(number)), ` ${name}`));
   }
-  box.append(el("div", { class: "cardhead" }, el("h2", { id: "h-compared" }, `Compared with ${compared.before}`)), chips, list);
+  box.append(el("div", { class: "cardhead" }, el("h2", { id: "h-compared" }, `Since ${compared.before}`)), chips, list);
   draw();
+  window.addEventListener("beforeprint", () => { most = changes.length; draw(); });
 }
 
-function changeRow(one) {
+// Cells of one model that fail for one reason are one line.
+function together(changes) {
+  const groups = new Map();
+  for (const one of changes) {
+    const after = one.after || {};
+    const alike = one.verdict === "changed" ? one.cell
+      : JSON.stringify([one.verdict, one.cell.split("@")[0], after.failure, after.message, one.inputs, one.note, one.since, one.deltas]);
+    groups.set(alike, [...(groups.get(alike) || []), one]);
+  }
+  return [...groups.values()];
+}
+
+function changeRow(group) {
+  const one = group[0], links = group.map((each) => cellLink(each.cell, each.cell.split("@").pop()));
+  const who = group.length === 1 ? cellLink(one.cell)
+    : el("div", {}, `${counted(group.length, "cell")} of ${one.cell.slice(0, one.cell.lastIndexOf("@"))}: `,
+      ...links.flatMap((link) => [link, " "]));
   const after = one.after || {}, before = one.before || {};
   const why = (one.inputs || []).map((cause) =>
     el("div", {}, el("b", {}, cause.origin === cause.name ? cause.name : `${cause.origin} ${cause.name}`), `: ${cause.before} → ${cause.after}`));
   if (after.failure) why.unshift(el("div", {}, `${after.failure}: ${(after.message || "").slice(0, 200)}`));
+  if (one.since) why.unshift(el("div", {}, `since ${one.since}`));
   if (one.note) why.push(el("div", { class: "dim" }, one.note));
   const statuses = [before.status, after.status].filter(Boolean).map(words);
   const facts_ = [...new Set(statuses)].join(" → ");
-  return el("tr", {}, el("td", {}, cellLink(one.cell)),
+  return el("tr", {}, el("td", {}, who),
     el("td", {}, el("span", { class: `pill tone-${VERDICT_TONES[one.verdict] || "idle"}` }, one.verdict)),
-    el("td", {}, ...why), el("td", {}, el("div", {}, facts_), ...(one.deltas || []).map((line) => el("div", { class: "dim" }, line))));
+    el("td", {}, ...why), el("td", {}, one.accuracy && el("div", {}, one.accuracy), el("div", {}, facts_), ...(one.deltas || []).map((line) => el("div", { class: "dim" }, line))));
 }

@@ -141,12 +141,14 @@ function table(names, lines, numeric) {
     el("tbody", {}, ...lines));
 }
 
+const listed = (names) => (names && names.length ? items(names) : "");
+
 function details(one) {
   const nodes = one.onnx_nodes || [];
   const rows = [
     ["source's name", one.op_path !== one.name ? one.op_path : ""], ["source's type", one.op_type !== typeOf(one) ? one.op_type : ""],
-    ["provider", one.provider], ["holds", nodes.length > 1 ? nodes.map((node) => `${node.name} (${node.op_type})`).join(", ") : ""],
-    ["reads", (one.onnx_inputs || []).join(", ")], ["makes", (one.onnx_outputs || []).join(", ")],
+    ["provider", one.provider], ["holds", nodes.length > 1 ? items(nodes.map((node) => `${node.name} (${node.op_type})`)) : ""],
+    ["reads", listed(one.onnx_inputs)], ["makes", listed(one.onnx_outputs)],
     ["type and shape", [one.data_type, one.dims && `[${one.dims.join(", ")}]`].filter(Boolean).join(" ")],
     ["VTCM read, written", one.vtcm_read_bytes === undefined ? "" : `${size(one.vtcm_read_bytes)}, ${size(one.vtcm_write_bytes)}`],
     ["dominant path", time(one.dominant_path_us)],
@@ -168,14 +170,14 @@ function compared() {
   const [was, now] = [difference.before_emulated, difference.after_emulated].map(markOf);
   box.firstElementChild.textContent = `Against ${difference.before}: operators ${time(difference.before_us)}${was} → ${time(difference.after_us)}${now}${change}`;
   const most = Math.max(...told.map((one) => Math.abs(one.delta_us)), 1e-9);
-  const names = (list) => list.map((one) => one.name).join(", ");
+  const names = (list) => list.map((one) => one.name);
   const lines = told.map((one) => {
     const tone = one.delta_us > 0 ? "more" : "less";
     return el("tr", {}, el("td", { class: `num ${tone}` }, `${one.delta_us > 0 ? "+" : "−"}${time(Math.abs(one.delta_us))}`),
       el("td", { class: "share" }, track((100 * Math.abs(one.delta_us)) / most, tone)),
       el("td", { class: "num" }, time(one.before_us)), el("td", { class: "num" }, time(one.after_us)),
       el("td", { class: "name" }, one.name, one.what && el("div", { class: "dim" }, one.what),
-        names(one.before) !== names(one.after) && el("div", { class: "dim" }, `${names(one.before) || "nothing"} → ${names(one.after) || "nothing"}`)));
+        names(one.before).join() !== names(one.after).join() && el("div", { class: "dim" }, listed(names(one.before)) || "nothing", " → ", listed(names(one.after)) || "nothing")));
   });
   box.lastElementChild.append(...difference.notes.map((note) => el("p", { class: "dim" }, note)),
     lines.length ? table(["difference", "", `before${was}`, `after${now}`, "operators"], lines, [0, 2, 3]) : el("p", { class: "dim" }, "No operator takes longer or shorter."));

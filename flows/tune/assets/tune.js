@@ -8,7 +8,7 @@ const SHAPES = {
 const number = (value) => (value === null || value === undefined ? "" : `${value > 0 ? "+" : ""}${value.toFixed(1)} %`);
 
 function facts(pairs) {
-  return el("dl", {}, ...pairs.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]));
+  return el("dl", {}, ...pairs.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, typeof value === "string" ? items(value.split(", ")) : value)]));
 }
 
 function table(heads, rows) {
@@ -58,9 +58,9 @@ function plot(one, span) {
 
 function trial(one, span, champion) {
   const more = [
-    ["settings", one.settings.join(", ")], ["why in this place", one.placed], ["finding", one.finding],
+    ["settings", one.settings.length ? items(one.settings) : ""], ["why in this place", one.placed], ["finding", one.finding],
     ["checked", one.accuracy], ["screening", one.screen === null ? "" : `${one.screen.toFixed(2)} times the baseline's time`],
-    ["stages that ran", one.ran.join(", ")], ["doubts", one.warnings.join("; ")],
+    ["stages that ran", one.ran.length ? items(one.ran) : ""], ["doubts", one.warnings.join("; ")],
     ["numbers", one.gain === null ? "" : one.confirmed ? "of fresh sessions, the roles swapped" : "of the comparison"],
   ].filter(([, value]) => value);
   return el("tr", { class: one.key === champion ? "best" : null },
@@ -93,10 +93,10 @@ function tuning(one) {
   if (one.emulated) parts.push(el("p", { class: "callout" }, "Emulated: software computed in place of the device. These times say nothing about the device, and nothing becomes champion."));
   if (one.message) parts.push(el("p", { class: "callout" }, one.message));
   const best = one.trials.find((row) => row.key === one.champion);
-  parts.push(el("section", { class: `card ${best ? "champion" : "none"}` }, el("b", {}, one.conclusion), best && el("p", { class: "mono" }, best.settings.join("  "))));
+  parts.push(el("section", { class: `card ${best ? "champion" : "none"}` }, el("b", {}, one.conclusion), best && el("p", { class: "mono" }, items(best.settings))));
   if (one.trials.length) parts.push(trials(one));
   parts.push(operators(one));
-  const candidates = one.candidates.map(([name, count, where]) => [name, `${count}: ${where}`]);
+  const candidates = one.candidates.map(([name, count, where]) => [name, el("span", {}, `${count}: `, items(where.split(", ")))]);
   parts.push(el("div", { class: "columns" }, card("How it was measured", facts(one.facts)),
     card("What the model is like", facts(one.insight)), candidates.length ? card("Places that passes could rewrite", facts(candidates)) : ""));
   if (one.skipped.length) parts.push(card("Not tried", el("div", { class: "wide" }, table(["hypothesis", "why", "finding"],

@@ -13,10 +13,10 @@ from flows.observe.summaries.junit import junit
 from flows.observe.summaries.markdown import markdown
 from flows.observe.summary import summarize
 from flows.output.meanings import CAUSES
-from flows.report.collect import collect
 from matrix.errors import Exit
 from matrix.status import FailureClass, Status
 from state.records import Outcome
+from tests.states.reported import reported
 from tests.sweeps.in_memory import SweepHarness, make_plan, small_model
 
 
@@ -147,7 +147,7 @@ def test_every_output_counts_the_same_cells(harness: SweepHarness) -> None:
     assert harness.begun is not None
     info = harness.begun.info
     told = summary_document(harness.state, info)
-    report = collect(harness.state, info)
+    report = reported(harness.state, info)
     document = told.to_json()
     suites = ET.fromstring(junit(told).partition("\n")[2])
     progress = SweepProgress(harness.state.statuses(info.id))

@@ -13,10 +13,10 @@ from flows.observe.diff.comparison import ChangeKind, compare
 from flows.observe.diff.text import lines
 from flows.observe.evidence import EMULATED
 from flows.observe.latency import changes, protocol_of, runtime_of, view_of
-from flows.report.collect import collect
 from matrix.status import Status
 from state.records import BenchState, Facts, Measurement, MeasurementKind, SweepInfo
 from state.state import State
+from tests.states.reported import reported
 from tests.states.samples import TREE, begin, rows, take
 from tests.sweeps.in_memory import SweepHarness
 
@@ -207,7 +207,7 @@ def test_a_report_shows_benchmarks_and_why_others_are_missing(harness: SweepHarn
         BenchState.FAILED,
         BenchState.WANTED,
     }
-    document = collect(state, second, compare(state, first, second))
+    document = reported(state, second, first)
     by_cell = {one["id"]: one for one in document["cells"]}
     (view,) = by_cell[failed]["benchmarks"]
     assert (view["p50"], view["emulated"], view["on"]) == (

@@ -17,9 +17,9 @@ from flows.observe.summaries.document import SummaryDocument, summary_document
 from flows.observe.summaries.junit import junit
 from flows.observe.summaries.markdown import markdown
 from flows.observe.summary import summary_of
-from flows.report.collect import collect
 from matrix.status import Status
 from state.records import Facts, SweepInfo
+from tests.states.reported import reported
 from tests.states.samples import begin, cell, take
 from tests.sweeps.in_memory import SweepHarness, make_plan, small_model
 from tests.verification.evidence import proven
@@ -70,7 +70,7 @@ def test_status_has_them_beside_the_cell(
 def test_a_report_has_them_in_each_cell_and_in_its_totals(
     harness: SweepHarness, verified: SweepInfo
 ) -> None:
-    made = collect(harness.state, verified)
+    made = reported(harness.state, verified)
     told = {one["id"]: one["proof"]["told"] for one in made["cells"] if "proof" in one}
     assert told[cell(0, "qnn_npu")] == REAL
     assert told[cell(0, "mlas_cpu")].startswith(f"16 {ACCEPTED}")

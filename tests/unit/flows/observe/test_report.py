@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from flows.observe.diff.comparison import compare
 from flows.observe.summaries.document import summary_document
 from flows.observe.summaries.markdown import markdown
 from flows.report.collect import collect
@@ -21,6 +20,7 @@ from matrix.errors import UsageError
 from matrix.model import Target, is_export
 from matrix.status import FailureClass, Status
 from state.records import Facts, StageRun
+from tests.states.reported import reported
 from tests.states.samples import FOREIGN, add_stages, begin, cell, take
 from tests.sweeps.in_memory import SweepHarness, make_plan, small_model
 
@@ -35,7 +35,7 @@ def document(harness: SweepHarness, **flags: Any) -> dict[str, Any]:
     assert harness.begun is not None
     info = harness.state.find_sweep()
     assert info is not None
-    return collect(harness.state, info)
+    return reported(harness.state, info)
 
 
 def find(made: dict[str, Any], cell_id: str) -> dict[str, Any]:
@@ -75,7 +75,7 @@ def test_a_column_of_a_target_of_ones_own_has_its_provider_and_device(
     mine = replace(cell, target=own, id=cell.id.replace(cell.target.label, own.label))
     harness.sweep(make_plan(replace(model, cells=(mine,))))
     assert harness.begun is not None
-    made = collect(harness.state, harness.begun.info)
+    made = reported(harness.state, harness.begun.info)
     assert made["columns"] == [
         {"label": "export"},
         {"label": "my_npu", "ep": "qnn", "device": "npu"},
@@ -115,7 +115,7 @@ def test_a_last_run_that_took_up_a_part_does_not_make_a_sweep_good(harness: Swee
     harness.state.end(harness.begun.info.id, 0)
     info = harness.state.find_sweep()
     assert info is not None
-    heading = collect(harness.state, info)["heading"]
+    heading = reported(harness.state, info)["heading"]
     assert (heading["exit_code"], heading["verdict"]) == (1, "some cells failed")
     text = markdown(summary_document(harness.state, info))
     assert "Exit code 0" in text
@@ -171,7 +171,7 @@ def test_an_attempt_that_failed_is_told_after_a_later_one_went_well(harness: Swe
     again = take(harness.state, info)
     harness.state.record(again, info.id, cell(), _status("building"))
     harness.state.record(again, info.id, cell(), _status("published"), Facts(tree="a" * 64))
-    one = find(collect(harness.state, info), cell())
+    one = find(reported(harness.state, info), cell())
     assert "failure" not in one
     assert [step["why"] for step in one["steps"] if "why" in step] == [
         "NETWORK in export: no https://***@host"
@@ -189,7 +189,7 @@ def test_the_source_that_was_read_is_told_with_its_commit(harness: SweepHarness)
         StageRun(cell(), "qnn_npu", "export", "k1", parts),
         StageRun(cell(), "qnn_npu", "optimize", "k2", later),
     )
-    made = collect(harness.state, info)
+    made = reported(harness.state, info)
     assert made["rows"][0]["content"] == {"digest": "d" * 64, "commit": "c" * 40}
     assert "content" not in made["rows"][1]
 
@@ -207,7 +207,7 @@ def test_work_of_a_lost_worker_is_not_shown_as_another_ones(harness: SweepHarnes
     again = take(harness.state, info)
     harness.state.record(again, info.id, cell(), _status("building"))
     harness.state.record(again, info.id, cell(), _status("published"), Facts(tree="a" * 64))
-    made = collect(harness.state, info)
+    made = reported(harness.state, info)
     assert [made["owners"][worker["owner"]] for worker in made["timeline"]["workers"]] == [
         again.owner
     ]
@@ -220,7 +220,7 @@ def _status(name: str) -> Status:
 
 def test_a_sweep_under_way_can_be_shown(harness: SweepHarness) -> None:
     info = begin(harness.state)
-    made = collect(harness.state, info)
+    made = reported(harness.state, info)
     assert made["heading"]["verdict"] == "running or interrupted"
     assert made["totals"]["open"] == len(made["cells"]) > 0
     assert "data" in render(made)
@@ -272,7 +272,9 @@ def test_credentials_reach_no_page(harness: SweepHarness) -> None:
         detail={"where": url},
     )
     harness.state.record(take(harness.state, info), info.id, cell(), _status("build_failed"), facts)
-    page = render(collect(harness.state, replace(info, feed=url, settings={"feed": url, "x": url})))
+    told = summary_document(harness.state, info)
+    named = replace(told, info=replace(info, feed=url, settings={"feed": url, "x": url}))
+    page = render(collect(harness.state, named))
     assert secret not in page
     assert "https://***@host/feed" in page
 
@@ -290,7 +292,7 @@ def test_logs_and_evidence_are_bounded_and_equal_logs_kept_once(harness: SweepHa
                 lease, info.id, cell(number, target), _status("build_failed"), facts
             )
         harness.state.release(lease, done=True)
-    made = collect(harness.state, info)
+    made = reported(harness.state, info)
     assert len(made["logs"]) == 1
     assert len(render(made)) < 150_000
 
@@ -302,7 +304,7 @@ def test_a_comparison_is_a_part_of_the_page(harness: SweepHarness) -> None:
     second = harness.state.find_sweep("20260610")
     assert first is not None
     assert second is not None
-    made = collect(harness.state, second, compare(harness.state, first, second))
+    made = reported(harness.state, second, first)
     told = json.loads(json.dumps(data_of(render(made))["comparison"]))
     assert (told["before"], told["after"]) == ("20260609", "20260610")
     assert told["counts"]["changed"] == len(told["changes"]) == 3
@@ -338,7 +340,7 @@ def test_a_compiled_cell_tells_what_opening_took_and_that_it_was_emulated(
     lease = take(harness.state, info)
     for status in ("building", "built", "verifying", "verified"):
         harness.state.record(lease, info.id, cell(), _status(status), Facts(evidence=evidence))
-    made = collect(harness.state, info)
+    made = reported(harness.state, info)
     (told,) = [one["opening"] for one in made["cells"] if "opening" in one]
     assert (told["on"], told["emulated"]) == (name, True)
     (model,) = told["models"]

@@ -4,9 +4,9 @@ import json
 from typing import Any
 
 from flows.observe.evidence import level_of
-from flows.report.collect import collect
 from flows.report.grid import known, pass_rates
 from flows.report.page import render
+from tests.states.reported import reported
 from tests.sweeps.in_memory import SweepHarness, make_plan, small_model
 
 
@@ -55,7 +55,7 @@ def test_the_page_holds_causes_and_rates(harness: SweepHarness) -> None:
     harness.sweep(make_plan(small_model("a/good"), bad))
     info = harness.state.find_sweep()
     assert info is not None
-    made = collect(harness.state, info)
+    made = reported(harness.state, info)
     document = json.loads(json.dumps(made))
     (cause,) = document["failures"]
     assert {made["cells"][place]["status"] for place in cause["cells"]} == {"build_failed"}

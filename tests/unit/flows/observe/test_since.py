@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from feed.azure.address import package_page
-from flows.observe.summaries.document import previous, summary_document
+from flows.observe.summaries.document import earlier_sweeps, summary_document
 from flows.observe.summaries.markdown import markdown
 from state.records import SweepInfo
 from state.state import State, open_state
+from tests.states.reported import reported
 from tests.sweeps.in_memory import SweepHarness, make_plan, small_model
 
 
@@ -49,6 +50,21 @@ def test_the_first_sweep_has_none_before_it(harness: SweepHarness) -> None:
     assert "Since" not in markdown(told)
 
 
+def test_a_failure_says_since_which_sweep(harness: SweepHarness) -> None:
+    bad = {"quantize": "fail:QUANTIZE"}
+    for stamp, failing in {"n1": (), "n2": ("broke",), "n3": ("broke", "late")}.items():
+        acts = {name: bad if name in failing else {} for name in ("broke", "late")}
+        models = [small_model(name, salt=stamp + name, act=act) for name, act in acts.items()]
+        harness.sweep(make_plan(*models, stamp=stamp))
+    assert harness.begun is not None
+    told = summary_document(harness.state, harness.begun.info)
+    assert list(told.failing.values()) == ["n2"]
+    (group,) = told.summary.groups
+    assert told.since_when(group) == "since n2, 1 new"
+    assert "| since n2, 1 new |" in markdown(told)
+    assert reported(harness.state, told.info)["failures"][0]["since"] == "since n2, 1 new"
+
+
 def begun(state: State, stamp: str, feed: str = "f", **kind: object) -> SweepInfo:
     settings, selection = {"catalog": kind.get("catalog", "c")}, {"only": kind.get("only", [])}
     info = state.begin(stamp, feed, [], {}, settings, selection)
@@ -65,10 +81,10 @@ def test_only_a_sweep_of_the_same_kind_that_ended_is_compared_with(tmp_path: Pat
         begun(state, "other", catalog="d")
         begun(state, "now", running=True)
         last = begun(state, "n2")
-        assert previous(state, last) == first
-        assert previous(state, first) is None
+        assert earlier_sweeps(state, last) == [first]
+        assert earlier_sweeps(state, first) == []
         begun(state, "n3")
-        assert previous(state, last) == first
+        assert earlier_sweeps(state, last) == [first]
 
 
 def test_only_feeds_with_pages_are_linked() -> None:

@@ -13,7 +13,6 @@ import pytest
 from feed.errors import Rejected
 from feed.interface import write_description
 from flows.packages.promotion import demand_of, promote
-from flows.packages.reverify import evidence_file
 from flows.packages.run_records import statement_files
 from flows.settings.resolution import resolve
 from flows.settings.settings import Settings
@@ -281,7 +280,7 @@ def test_later_evidence_of_this_machine_counts_for_that_content_alone(
 ) -> None:
     harness.publish(record(MISSING))
     assert harness.refusal()
-    later = evidence_file(harness.settings, harness.tree)
+    later = Workspace(harness.settings).evidence_of(harness.tree)
     later.parent.mkdir(parents=True)
     later.with_name(f"{'0' * 64}.json").write_text(json.dumps(record(RAN)), "utf-8")
     assert harness.refusal()

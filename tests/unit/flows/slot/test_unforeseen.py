@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from feed.interface import LocalFile, Published
-from flows.slot.context import log_name
+from flows.settings.workspace import Workspace
 from flows.slot.model_run import MOST_RUNS, ModelRun
 from machine.processes import Process, ended_in_order, forget
 from machine.waits import Cancelled
@@ -67,7 +67,7 @@ def test_a_bug_while_verifying_costs_that_cell_only(
     assert outcome.failure is FailureClass.UNKNOWN
     assert "ZeroDivisionError: by nought" in (outcome.message or "")
     assert "in broken" in (outcome.log_tail or "")
-    log = harness.root / "logs" / plan.stamp / f"{log_name(bad.id)}.log"
+    log = Workspace(harness.settings()).log_of(plan.stamp, bad.id)
     assert "ZeroDivisionError" in log.read_text("utf-8")
     assert str(log) in (outcome.hint or "")
     assert harness.left_over() == []

@@ -11,10 +11,10 @@ from flows.cli.main import main
 from flows.observe.summaries.document import LastRun, duration_of, summary_document
 from flows.observe.summaries.markdown import markdown
 from flows.output.console import shell_word
-from flows.report.collect import collect
 from flows.run.resume import nothing_to_retry
 from matrix.errors import Exit
 from state.records import SweepInfo
+from tests.states.reported import reported
 from tests.states.samples import sql
 from tests.sweeps.in_memory import SweepHarness, make_plan, small_model
 
@@ -102,7 +102,7 @@ def test_a_run_with_nothing_to_do_is_not_told_as_the_sweep(harness: SweepHarness
     assert " in 2 runs, the last of which had nothing to do: every cell" in markdown(told)
     assert told.seconds == told.to_json()["seconds"] == first.seconds
     assert first.seconds > alone.seconds
-    heading = collect(harness.state, info)["heading"]
+    heading = reported(harness.state, info)["heading"]
     assert (heading["seconds"], heading["runs"]) == (first.seconds, 2)
 
 

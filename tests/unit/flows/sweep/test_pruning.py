@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from flows.cli.main import main
-from flows.observe.summaries.document import previous
+from flows.observe.summaries.document import earlier_sweeps
 from flows.sweep.pruning import prune
 from matrix.status import Status
 from state.records import SweepInfo
@@ -49,7 +49,7 @@ def test_old_sweeps_go_but_what_may_be_needed_stays(harness: SweepHarness) -> No
     assert prune(state, 30 * DAY, keep=2).removed == ("n1",)
     asked = prune(state, 30 * DAY, dry_run=True)
     assert (asked.removed, asked.resumable, asked.needed) == (("n3",), (), ("n2",))
-    assert previous(state, n4) == n3
+    assert earlier_sweeps(state, n4)[0] == n3
     assert prune(state, 30 * DAY) == asked
     assert stamps(harness) == {"n2", "n4", "other"}
     assert prune(state, 0.0).removed == ()
