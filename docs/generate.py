@@ -65,8 +65,8 @@ KEYS = {
     "id": "Hugging Face id or a name; part of cell ids",
     "task": "what the model is exported for, e.g. `image-classification`",
     "hub": "Hub id if it differs from `id`",
-    "folder": "local folder with the model, relative to the catalog; a link in it is refused, but"
-    " for those of the Hub's cache",
+    "folder": "local folder with the model, relative to the catalog; links in it are refused,"
+    " except those of the Hub's cache",
     "random": "instead of a Hub id or folder: an architecture with seeded random weights",
     "onnx": "a ready ONNX file instead of an export; its path is relative to the catalog or, with"
     " `hub` or `folder`, to that repository or folder",
@@ -92,9 +92,9 @@ KEYS = {
     " images (`.png`, `.jpg`, `.bmp`, `.webp`) or sounds (`.wav`), relative to the catalog",
     "columns": "which columns hold the texts: a table with `text`, `text_pair`, `question`,"
     " `context`",
-    "mean": "images for a ready ONNX file: what is subtracted from each channel, of values from 0"
-    " to 1; default 0",
-    "std": "images for a ready ONNX file: what each channel is divided by after that; default 1",
+    "mean": "images for a ready ONNX file: what is subtracted from each channel, whose values go"
+    " from 0 to 1; default 0",
+    "std": "images for a ready ONNX file: what each channel is then divided by; default 1",
     "channels": "images for a ready ONNX file: `rgb` (default) or `bgr`",
     "rate": "sounds for a ready ONNX file: samples a second; default 16000",
     "kind": "`synthetic`",
@@ -110,9 +110,9 @@ KEYS = {
     "config": "values of the Transformers configuration",
     "parity": "thresholds by precision",
     "waive": "rungs that may fail, each with its reason",
-    "snr": "least signal-to-noise ratio of an output in decibels",
-    "agreement": "least share of decisions that are those of the export",
-    "max_abs": "largest absolute difference",
+    "snr": "the signal-to-noise ratio that every output must reach, in decibels",
+    "agreement": "the share of decisions that must agree with those of the export",
+    "max_abs": "the largest difference that a value may have",
     "reason": "why the threshold differs",
     "metric": "`accuracy` or `agreement`",
     "within": "how much worse than the original it may be",

@@ -183,9 +183,9 @@ def _kind(manifest: Json) -> Iterator[str]:
     """What is called an export was never verified: it must not be a cell by another name."""
     kind, fields = manifest["kind"], [name for name in _OF_A_CELL if name in manifest]
     if kind == EXPORT and (fields or manifest["stages"][-1]["stage"] != EXPORT):
-        yield "it is called an export and is none"
+        yield "it says that it is an export, but it is not"
     elif kind == "cell" and len(fields) < len(_OF_A_CELL):
-        yield "it is called a cell and is none"
+        yield "it says that it is a cell, but it is not"
     elif kind not in {"cell", EXPORT}:
         yield f"its kind is {kind!r}"
 

@@ -201,7 +201,7 @@ class _Attempts:
             return None
         if published.deleted:
             raise errors.Conflict(
-                f"{self._title} was deleted from {self.feed.name} and its version stays taken",
+                f"{self._title} was deleted from {self.feed.name}, and cannot be used again",
                 hint="publish under a new stamp",
             )
         files = self.feed.files(self.package, self.version)

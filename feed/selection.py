@@ -63,7 +63,7 @@ def resolve_index(
         version = published.version
         pulled = pull(feed, index_package, version, dest, (INDEX_FILE,), signature=signature)
         if pulled.kind not in {INDEX, ""}:
-            raise Corrupt(f"{title} is not an index: it states to be a {pulled.kind}")
+            raise Corrupt(f"{title} is not an index: it says that it is a {pulled.kind}")
         data = (dest / INDEX_FILE).read_bytes()
     index = SweepIndex.from_json(data, f"{title} {INDEX_FILE}")
     if slug(index.stamp) != slug(stamp):

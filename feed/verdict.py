@@ -120,7 +120,7 @@ class _Judged:
             yield Check(digest.PROVENANCE, (*found, *self._record_problems(self.stated)))
             return
         if digest.MANIFEST not in self.held:
-            yield Check("content", (f"there is no {digest.MANIFEST}: not a package of ours",))
+            yield Check("content", (f"there is no {digest.MANIFEST}: not a package of modelmill",))
             return
         try:
             manifest = checked_manifest(parse(self._read(digest.MANIFEST)))

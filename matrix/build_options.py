@@ -60,20 +60,20 @@ def _block_size(entry: Entry, key: str) -> Any:
 
 _SAMPLES = Option(
     lambda entry, key: entry.integer(key, 1, MOST_SAMPLES),
-    "calibration samples; default 64, fewer for large models, of winml what it sets for the model",
+    "calibration samples; default 64, fewer for large models (winml: what winml-cli sets)",
 )
 _PER_CHANNEL = Option(
     Entry.flag,
-    "a scale for each channel of a weight; default true, of winml what it sets for the model",
+    "a scale for each channel of a weight; default true (winml: what winml-cli sets)",
 )
 _SYMMETRIC = Option(
     Entry.flag,
-    "ranges symmetric around 0: of activations, of 4-bit weights, with winml of all weights; "
+    "ranges symmetric around 0 for activations and 4-bit weights, with winml for all weights; "
     "default false",
 )
 _BLOCK_SIZE = Option(
     _block_size,
-    "of 4-bit weights: values that share a scale, 16 to 256; default 32",
+    "how many 4-bit weights share a scale, 16 to 256; default 32",
 )
 _FLOAT_OPS = Option(_operators, "operators that stay in floating point")
 _REQUANTIZE = Option(
@@ -83,8 +83,8 @@ _REQUANTIZE = Option(
 _CALIBRATION = Option(
     _choice(CALIBRATIONS),
     "activation ranges: `minmax` (default), `percentile` (without the outermost 0.01 %); with"
-    " optimum also `average` (of the ends in each sample) and `mse` (the least squared error), with"
-    " winml `entropy`",
+    " optimum also `average` (of the ends in each sample) and `mse` (the smallest squared error),"
+    " with winml also `entropy`",
 )
 
 OPTIMUM: Mapping[str, Option] = {

@@ -148,7 +148,7 @@ def with_champions(
             near = hint(f"{one.model}:{one.task}", known)
             notices.append(f"{one.told} is not used: the catalog has no such model ({near})")
         elif one.engine != engine:
-            notices.append(f"{one.told} is not used: it is of the engine {one.engine}")
+            notices.append(f"{one.told} is not used: it belongs to the engine {one.engine}")
         else:
             try:
                 target = rows[one.target]
@@ -203,7 +203,7 @@ def _remarks(one: Champion, model: Model, target: Target, profiles: Sequence[str
         found.append(f"{one.told} is compiled: --compile {label} makes it")
     if one.changes.runtime:
         options = ", ".join(f"{name}={value}" for name, value in one.changes.runtime.items())
-        found.append(f"{one.told} is opened with {options}, which no package holds")
+        found.append(f"{one.told} is opened with {options}, which no package contains")
     return found
 
 

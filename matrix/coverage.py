@@ -88,7 +88,7 @@ def cover(model: Model, engine: str, config: Json | None = None) -> Coverage:
     if found is None and (fault := abilities.task_fault(model.task)):
         found = Coverage(Verdict.IMPOSSIBLE, architecture, model.task, *fault)
     if found is None and architecture in UNKNOWN_TYPES:
-        why = "neither the entry nor a config that can be read here says its architecture"
+        why = "neither the entry nor a config on this machine names its architecture"
         hint = "give model_type in the catalog"
         task = abilities.task_of_any(model.task)
         found = Coverage(Verdict.UNKNOWN, architecture, task, why, hint)

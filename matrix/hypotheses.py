@@ -83,7 +83,7 @@ class Hypothesis:
     def for_engine(self, engine: str) -> Hypothesis:
         """With the build options of one engine; `missing` says whether it has them."""
         if self.engines and engine not in self.engines:
-            told = self.missing or f"the engine {engine} has nothing like it"
+            told = self.missing or f"the engine {engine} has no such option"
             return replace(self, engines={}, missing=told)
         build = {**self.build, **self.engines.get(engine, {})}
         fault = build_options.fault(engine, build) if build else None

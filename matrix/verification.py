@@ -128,7 +128,7 @@ def read_rules(entry: Entry, folder: Path) -> dict[str, Any] | None:
     if "inputs" in inner.data:
         inner.known.append("inputs")
         inner.bad(
-            "inputs are not read any more", "the judged samples are a part of the model's dataset"
+            "inputs are no longer read", "the judged samples are a part of the model's dataset"
         )
     inner.close()
     return {name: value for name, value in found.items() if value}
@@ -146,7 +146,7 @@ def _parity(entry: Entry) -> dict[str, Any]:
             continue
         if "cosine" in inner.data:
             inner.known.append("cosine")
-            inner.bad("cosine is not judged any more", "say snr in decibels, and agreement")
+            inner.bad("cosine is no longer judged", "give snr in decibels, and agreement")
         given = {
             "snr": inner.number("snr", 0.0, 150.0),
             "agreement": inner.number("agreement", 0.0, 1.0),

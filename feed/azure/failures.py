@@ -166,7 +166,7 @@ _WORDS = (
     _Words(
         r"has been deleted, and cannot be republished",
         errors.Conflict,
-        "a deleted version stays taken: sweep again with another --stamp",
+        "a deleted version cannot be used again: sweep again with another --stamp",
     ),
     _Words(
         r"lacks permission|You need to have|\b403\b|Forbidden",

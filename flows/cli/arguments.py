@@ -222,7 +222,7 @@ def _add(group: argparse._ArgumentGroup, option: Option) -> list[argparse.Action
     flags = [*filter(None, [_SHORT.get(option.name)]), flag]
     kind, shown = _reader(option), option.metavar
     if option.many:
-        text += " (repeat or separate with commas)"
+        text += " (repeatable, or separated by commas)"
         return [add(*flags, type=kind, action="extend", metavar=shown, help=text)]
     return [add(*flags, type=kind, metavar=shown, help=text)]
 

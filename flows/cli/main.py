@@ -54,7 +54,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
     "measure and tune": {
         "bench": "measure how fast models run here, and whether one is faster than another",
         "trace": "show where a model spends its time, operator by operator",
-        "tune": "find the fastest build of a model on a device, or grade recorded sessions",
+        "tune": "find the fastest build of a model on a device, or judge recorded sessions again",
         "knowledge": "show what is known about targets and models, with the evidence",
     },
     "take in a model": {

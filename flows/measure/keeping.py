@@ -110,7 +110,7 @@ def keep(
             for row in rows:
                 state.keep(row)
     except StateError as error:
-        tell(f"{what} is not kept: {error}")
+        tell(f"{what} was not saved: {error}")
 
 
 def trace_rows(trace: Trace) -> list[Measurement]:

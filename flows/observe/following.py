@@ -33,7 +33,7 @@ read more often."""
 _OUTAGE_PAUSE = 5.0
 _SILENCE = 900.0
 """Seconds without an event after which a run that has only its index left is not waited for."""
-ENDING = "all cells are done, the run has not ended yet"
+ENDING = "all cells are done, but the run has not ended yet"
 NOBODY = "no process is working on it; if that lasts: modelmill resume"
 """With the stamp and flags of the sweep."""
 

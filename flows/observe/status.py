@@ -43,7 +43,7 @@ def print_status(
         print(_tunings_line(state, info.stamp))
     holders = state.leases(info.id)
     for holder in holders:
-        silent = ", silent: somebody else may take it" if holder.expired else ""
+        silent = ", silent: another process may take it over" if holder.expired else ""
         since = show_moment(holder.taken_at)
         doing = f": {holder.activity}" if holder.activity and not holder.expired else ""
         print(f"  in work: {holder.model} by {holder.owner} since {since}{silent}{doing}")

@@ -140,7 +140,7 @@ def read(folder: Path) -> Record:
     except OSError as error:
         raise Unreadable(f"{path} cannot be read: {error.strerror}", hint=hint) from None
     except ValueError as error:
-        raise Unreadable(f"{path} is no record: {error}", hint=hint) from None
+        raise Unreadable(f"{path} is not a record: {error}", hint=hint) from None
     if isinstance(data, dict) and data.get("schema", SCHEMA) != SCHEMA:
         raise Unreadable(f"{path} is of schema {data['schema']}", hint="use a newer modelmill")
     try:

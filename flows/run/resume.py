@@ -116,7 +116,7 @@ def _compiling(settings: Settings, state: State, info: SweepInfo) -> Run:
     """A sweep of which this state has only the compiled cells."""
     known = Compiling.of(state, info.id).allowing(settings.emulated)
     if known.plan is None:
-        raise StateError(f"nothing is recorded of what sweep {info.stamp} compiles")
+        raise StateError(f"the state does not say what sweep {info.stamp} compiles")
     return Run(known.plan, known.settings(settings, info), dict(info.settings))
 
 

@@ -145,7 +145,7 @@ def parse_cache(text: str) -> str:
     local = url.scheme == "file" and url.netloc in {"", "localhost"} and url.path
     remote = url.scheme in {"http", "https"} and url.hostname and port != 0
     if not (local or remote) or not text.isprintable() or " " in text:
-        raise UsageError(f"the cache '{text}' is no URL of a cache", hint=hint_text)
+        raise UsageError(f"the cache '{text}' is not the URL of a cache", hint=hint_text)
     return text
 
 

@@ -183,7 +183,7 @@ class Settings:
     )
     keep_sweeps: float | None = ordered(
         None,
-        "how long ended sweeps stay in the state: later sweeps remove them; default: always",
+        "how long ended sweeps stay in the state, until later sweeps remove them; default: forever",
         parse=parse_duration,
     )
     bench_machine: bool = setting(
@@ -193,8 +193,8 @@ class Settings:
     )
     retention: float = setting(
         30 * 86400.0,
-        "how long a worker keeps stage results and logs that are not used, and the Prefect server "
-        "of local sweeps what it knows of them",
+        "how long a worker keeps unused stage results and logs, and the Prefect server of local "
+        "sweeps its records",
         group="worker",
     )
 

@@ -40,7 +40,7 @@ def cancel_sweep(state: State, sweep: int) -> int:
 
     Its slots see it within a second or two, hand back and end; a resume plans everything again.
     """
-    waiting_for("telling those who work on the sweep")
+    waiting_for("asking the processes that work on the sweep to stop")
     stop_for_all(state, sweep, None)
     deadline = time.monotonic() + RELEASED
     while time.monotonic() < deadline and any(not one.expired for one in state.leases(sweep)):

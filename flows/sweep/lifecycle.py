@@ -188,7 +188,7 @@ class Sweep:
             facts = Facts(
                 failure=FailureClass.PUBLISH,
                 stage="publish",
-                message=f"{item.package} {item.version} was deleted from the feed and stays taken",
+                message=f"{item.package} {item.version} was deleted, and cannot be used again",
                 hint="sweep again under another --stamp",
                 retryable=False,
             )

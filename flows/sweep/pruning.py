@@ -35,7 +35,7 @@ class Pruned:
         names = f": {' '.join(self.removed)}" if self.removed else ""
         yield f"{verb} {counted(len(self.removed), 'sweep')}{names}"
         if self.resumable:
-            yield f"not over, a resume goes on with them: {' '.join(self.resumable)}"
+            yield f"not over, a resume continues them: {' '.join(self.resumable)}"
         if self.needed:
             yield f"with the newest record of a published cell: {' '.join(self.needed)}"
 

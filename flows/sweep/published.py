@@ -47,7 +47,7 @@ def check_present(feed: Feed, state: StateReader) -> None:
     that was moved, would be taken for an empty feed, and everything be published a second time."""
     if feed.is_new and state.knows_versions(feed.name):
         raise NotFound(
-            f"the feed {feed.name} is gone: it held versions, and now nothing is there",
+            f"the feed {feed.name} is missing: it had versions, but now nothing is there",
             hint="mount its disk or put its folder back, then run the same command again; "
             "for a new feed name another folder with --feed",
         )

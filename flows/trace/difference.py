@@ -167,7 +167,7 @@ def lines(found: Difference, top: int, width: int) -> Iterator[str]:
     differ = [one for one in found.groups if one.delta_us]
     shown, rest = differ[:top], differ[top:]
     if not shown:
-        yield "no operator takes longer or shorter"
+        yield "no operator takes more or less time"
         return
     times = [
         (_signed(one.delta_us), show_us(one.before_us), show_us(one.after_us)) for one in shown

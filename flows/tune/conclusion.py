@@ -40,7 +40,7 @@ def conclude(settings: Settings, kept: Kept, told: Callable[[str], object]) -> N
         keep_champion(file, found, targets, kept.tuning.tools, at)
     except MillError as error:
         # The others of a catalog are tuned all the same, and a resume tries it again.
-        kept.change(status=TuningStatus.FAILED, message=brief(f"its champion is not kept: {error}"))
+        kept.change(status=TuningStatus.FAILED, message=brief(f"champion not saved: {error}"))
 
 
 def _learn(kept: Kept, knowledge: Path, told: Callable[[str], object]) -> None:
@@ -55,7 +55,7 @@ def _learn(kept: Kept, knowledge: Path, told: Callable[[str], object]) -> None:
     try:
         lines, drafts = learn(knowledge, seen)
     except MillError as error:
-        told(f"  nothing is learned: {error}")
+        told(f"  the knowledge base was not updated: {error}")
         return
     if lines:
         draft = f" and {counted(drafts, 'draft')}" if drafts else ""

@@ -99,7 +99,7 @@ def _placed(one: Hypothesis, about: Situation) -> Placed:
     except Unfit as error:
         return Placed(one, Place.SKIPPED, error.message)
     if _builds_alike(cell, about.cell) and not one.runtime:
-        return Placed(one, Place.SKIPPED, "the baseline is built so already")
+        return Placed(one, Place.SKIPPED, "the baseline is already built that way")
     if why := unmet(one, about):
         return Placed(one, Place.SKIPPED, why)
     known = [finding for finding in about.findings if _speaks_of(finding, one, about)]
@@ -109,7 +109,7 @@ def _placed(one: Hypothesis, about: Situation) -> Placed:
             return Placed(one, Place.SKIPPED, why, finding.id)
     found = _scored(one, about)
     if not about.insight.available and one.guards != Guards():
-        found.append((0.0, f"whether the model suits it is not known: {about.insight.reason}"))
+        found.append((0.0, f"it is not known whether the model suits it: {about.insight.reason}"))
     return _by_findings(one, cell, known, found)
 
 
@@ -129,7 +129,7 @@ def _by_findings(one: Hypothesis, cell: Cell, known: Sequence[Finding], found: _
         told = f"{finding.id} (L{finding.level}, {finding.status}) {word}: {finding.title}"
         why = "; ".join([told, *texts])
         return Placed(one, place, why, finding.id, score, cell)
-    why = "; ".join(texts) or "nothing speaks for or against it"
+    why = "; ".join(texts) or "there is no evidence for or against it"
     return Placed(one, Place.NORMAL, why, "", score, cell)
 
 

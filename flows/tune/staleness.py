@@ -101,6 +101,6 @@ def stale_lines(
         if changed := changed_since(one, tools, runtime, machine):
             yield f"{one.told} is stale: {'; '.join(changed)}"
         elif isinstance(runtime, Missing):
-            yield f"{one.told}: whether its device has changed is not known here: {runtime.why}"
+            yield f"{one.told}: not known here whether its device has changed: {runtime.why}"
         elif not tools:
-            yield f"{one.told}: whether its tools have changed is not known here"
+            yield f"{one.told}: not known here whether its tools have changed"

@@ -85,7 +85,7 @@ class TuningRun:
             rungs = place.check(made)
             if broken := first_broken(rungs):
                 raise MillError(
-                    f"the baseline itself does not hold: {broken.name}: {broken.detail}",
+                    f"the baseline fails verification: {broken.name}: {broken.detail}",
                     hint="repair the catalog's entry before tuning it",
                 )
             self._same_place(made)
@@ -120,7 +120,7 @@ class TuningRun:
         runtime, machine = made.subject.runtime, this_machine()
         known = (tuning.machine, tuning.runtime)
         if before is not None and before.artifact != made.artifact:
-            told = "the baseline is another one now: its source or the tools have changed"
+            told = "the baseline has changed, because its source or the tools have changed"
         elif tuning.runtime is not None and known != (machine, runtime):
             where = f"{tuning.machine.name if tuning.machine else 'another machine'}"
             told = f"it began on {where} with {tuning.runtime.name} {tuning.runtime.version}"

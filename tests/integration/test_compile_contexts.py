@@ -134,7 +134,7 @@ def test_what_cannot_be_opened_here_is_not_told_as_checked(swept: Project) -> No
     assert "cannot be measured here: this emulator cannot open a context" in ran.err
     ran = swept.run("sweep", "catalog.toml", *SWEEP, "--only", GROUP, "--stamp", "checked")
     assert swept.statuses("checked") == {"verify_failed": 1}
-    assert "--verify policy does without" in ran.out
+    assert "or sweep with --verify policy" in ran.out
 
 
 def test_the_rest_of_a_group_is_what_it_would_be_without_the_member_that_failed(

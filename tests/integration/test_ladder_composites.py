@@ -123,7 +123,7 @@ def test_an_encoder_whose_output_nobody_takes_is_a_matter_of_shapes(
     assert "the outputs are hidden; the export's are last_hidden_state" in told(climbed, "shapes")
     rows = climbed.rungs[5].evidence[CPU]
     assert rows["decoder/model.onnx end to end"] == {
-        "absent": "what the earlier components give does not fit"
+        "absent": "the outputs of the earlier components do not fit"
     }
 
 

@@ -331,4 +331,4 @@ def test_models_of_xgboost(tmp_path: Path) -> None:
     text = failure(request(tmp_path, "shares.json", task=REGRESS), tmp_path / "2")
     assert "does not compute what xgboost predicts" in text
     (tmp_path / "no.json").write_text(json.dumps({"some": "json"}), "utf-8")
-    assert "is no model of XGBoost" in failure(request(tmp_path, "no.json"), tmp_path / "3")
+    assert "is not a model of XGBoost" in failure(request(tmp_path, "no.json"), tmp_path / "3")

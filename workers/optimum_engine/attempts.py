@@ -105,7 +105,7 @@ def convert(
 def _check_label(precision: str, applied: Mapping[str, Any]) -> None:
     if beyond := label.fault(applied):
         raise quantize_error(
-            f"the graph is no {precision}: {beyond}",
+            f"the graph is not {precision}: {beyond}",
             "set another precision, or fewer float_ops, for this model in the catalog",
         )
 

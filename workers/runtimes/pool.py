@@ -193,7 +193,7 @@ class Runtimes:
         if kind is not ORT and self.allowed is not None and kind.name not in self.allowed:
             return [Missing("", "", "the setting runtimes excludes it")]
         if not self._here(kind):
-            return [Missing("", "", f"{kind.title} is no part of this system")]
+            return [Missing("", "", f"{kind.title} is not part of this system")]
         if kind.name not in self.pythons and not kind.installed:
             why = f"{kind.distributions[0]} is not installed"
             return [Missing("", "", why, kind.remedy)]

@@ -23,7 +23,7 @@ def whole(file: Path, output: str) -> Any:
     """An output that is kept as it is. Raises `ValueError` if only some of its rows are."""
     found = files.sample(file)
     if f"{output}#rows" in found:
-        raise ValueError(f"the package has not all of {output}")
+        raise ValueError(f"the package lacks some of {output}")
     return found[output]
 
 

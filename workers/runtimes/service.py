@@ -174,7 +174,7 @@ def _run_linked(
     if ends:
         reference.save(Path(linked["save"]), ends)
     if files := linked.get("reference"):
-        lost = {"": {"absent": "what the earlier components give does not fit"}}
+        lost = {"": {"absent": "the outputs of the earlier components do not fit"}}
         answer["end_to_end"] = _compared(ends, files, args) if ends else lost
 
 

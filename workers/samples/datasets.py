@@ -92,7 +92,7 @@ def opened(dataset: Mapping[str, Any], limit: int) -> Dataset:
     """At most so many samples of a dataset. Raises `StageError` where it cannot be used."""
     path, most = _path(dataset), _limit(dataset, limit)
     what = f"the dataset {path.name} cannot be read"
-    hint = "docs/release-engineer.md, Samples of your own, shows the forms"
+    hint = "docs/datasets.md shows the forms"
     with failing(quantize_error, what, hint, OSError, ValueError, EOFError, KeyError):
         if path.is_dir():
             form, row, count, digest = _of_folder(path, most)
@@ -145,7 +145,7 @@ def fitted(given: Row, wanted: Signature, component: str = "") -> Row:
                 f"{list(port.shape)}"
             )
         if array.dtype.kind == "f" and np.isnan(array).any():
-            raise quantize_error(f"the dataset's '{name}' holds values that are no numbers (NaN)")
+            raise quantize_error(f"the dataset's '{name}' contains NaN")
         fitting[name] = array
     return fitting
 
@@ -240,7 +240,7 @@ def _arrays(row: Row) -> Row:
         if isinstance(value, str) and not _number(value):
             if name in LABELS:
                 continue
-            raise ValueError(f"'{value[:40]}' in the column '{name}' is no number and no list")
+            raise ValueError(f"'{value[:40]}' in column '{name}' is neither a number nor a list")
         found[name] = np.asarray(parse_json(value) if isinstance(value, str) else value)
     return found
 

@@ -39,7 +39,7 @@ def _npz(path: Path) -> tuple[Callable[[int], Row], int]:
     # Opened here because NumPy leaves a file open that is not an archive.
     with path.open("rb") as stream:
         if not zipfile.is_zipfile(stream):
-            raise ValueError("it is no .npz archive")
+            raise ValueError("it is not a .npz archive")
         stream.seek(0)
         try:
             with np.load(stream, allow_pickle=False) as arrays:
@@ -87,7 +87,7 @@ def _csv(path: Path) -> tuple[Callable[[int], Row], int]:
 
     def row(index: int) -> Row:
         if None in lines[index] or None in lines[index].values():
-            raise ValueError(f"row {index + 1} has not as many cells as the first line")
+            raise ValueError(f"row {index + 1} has fewer or more cells than the first line")
         return lines[index]
 
     return row, len(lines)

@@ -226,7 +226,7 @@ def _of_xgboost(file: Path) -> Original:
             f"{file.name} needs {error.name}, which is not installed", install
         ) from error
     booster = xgboost.Booster()
-    what, hint = f"{file.name} is no model of XGBoost", "save it with save_model, as .json or .ubj"
+    what, hint = f"{file.name} is not a model of XGBoost", "save it with save_model (.json, .ubj)"
     with failing(export_error, what, hint, xgboost.core.XGBoostError, ValueError, KeyError):
         booster.load_model(file)
         learner = json.loads(booster.save_config())["learner"]

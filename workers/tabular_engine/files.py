@@ -26,7 +26,7 @@ def resolve(request: Request) -> Resolved:
     given = request.model["source"]
     kind = SourceKind(given["kind"])
     if kind is SourceKind.RANDOM:
-        raise unsupported("the tabular engine builds no random models", "name a trained model")
+        raise unsupported("the tabular engine does not build random models", "name a trained model")
     if given.get("file"):
         check_suffix(given["file"])
     if kind is SourceKind.HUB:

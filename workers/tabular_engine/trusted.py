@@ -103,7 +103,7 @@ def load(file: Path) -> Any:
 
 def _schema(file: Path) -> Any:
     kinds = (OSError, KeyError, ValueError, RecursionError, zipfile.BadZipFile)
-    what = f"{file.name} is no skops file"
+    what = f"{file.name} is not a skops file"
     with (
         failing(export_error, what, "save it with skops.io.dump", *kinds),
         zipfile.ZipFile(file) as members,

@@ -52,7 +52,8 @@ class VerifyFailed(BuildFailed):
         hint = "the evidence is in the package's build.json"
         below = RUNGS[: RUNGS.index(failed[0].name)]
         if first.passed is None and below:
-            hint = f"a machine that can run it judges it, --verify {below[-1]} does without; {hint}"
+            other = f"or sweep with --verify {below[-1]}"
+            hint = f"verify it on a machine that can run it, {other}; {hint}"
         super().__init__(
             FailureClass.VERIFY, STAGE, f"{first.name} {said}: {first.detail}", hint=hint
         )

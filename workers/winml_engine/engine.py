@@ -91,7 +91,7 @@ class WinmlEngine:
         precision = request.policy["precision"]
         if precision not in PRECISIONS:
             hint = f"it builds {', '.join(PRECISIONS)}"
-            raise unsupported(f"the engine winml builds no {precision}", hint)
+            raise unsupported(f"the engine winml does not build {precision}", hint)
         recipe = recipes.find(request)
         resolved = source.resolve(request)
         return contract.BuildPlan(

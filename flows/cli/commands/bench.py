@@ -28,9 +28,9 @@ def add(parser: Parser) -> None:
     add_subject(parser)
     add = parser.add_argument
     add("--against", nargs="+", metavar="OTHER",
-        help="compare with this one, in turns, and say which is faster")
+        help="compare with another model, in turns, and say which is faster")
     add("--seed", type=int, metavar="N",
-        help="decides the order of turns in a comparison; default: random")
+        help="seed for the order of turns in a comparison; default: random")
     add("--wait", action="store_true",
         help="wait until nothing else is built or measured on this machine")
     names = ("engine", "runtimes", "allow_ep_download", "timeout", "memory", "key", *PLACES)
@@ -50,7 +50,7 @@ def add_subject(parser: Parser, *, required: bool = True) -> None:
           help="a device profile to measure on, with its options")
     add("--stamp", dest="batch", help="with a cell: the batch it belongs to")
     add("--shape", action="append", default=[], metavar="INPUT=1x128",
-        help="with .onnx files: the shape of an input; open dimensions get usual sizes otherwise")
+        help="with .onnx files: the shape of an input; other dynamic dimensions get usual sizes")
     add("--inputs", metavar="FILE", help="with .onnx files: input values (.npz or .jsonl)")
     # fmt: on
 

@@ -43,10 +43,10 @@ def add(parser: Parser) -> None:
     # fmt: off
     add = parser.add_argument
     add("what", nargs="*", metavar="WHAT",
-        help="ONNX files, folders of them or of a package that was pulled; "
+        help="ONNX files, folders with ONNX files or pulled packages; "
              "or PACKAGE VERSION of the feed; or cells of the batch that --stamp names")
     add("--profile", action="append", default=[], metavar="PROFILE",
-        help="the device profile to compile for, see --list (repeat or separate with commas)")
+        help="the device profile to compile for, see --list (repeatable, or separated by commas)")
     add("-o", "--output", metavar="DIR",
         help="where the results go; without it, compiled packages are published")
     add("--share", action="store_true", help="compile all files into one context")

@@ -33,7 +33,7 @@ def run(arguments: Arguments) -> Exit:
             print(f"{finding.health:<4}  {finding.what}: {finding.detail}", flush=True)
             if finding.mend:
                 print(f"      {finding.mend}")
-            waiting_for("looking further")
+            waiting_for("checking what works")
     if arguments.json:
         print_json(findings)
     bad = any(finding.health is Health.BAD for finding in findings)

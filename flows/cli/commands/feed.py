@@ -46,9 +46,9 @@ def add(parser: Parser) -> None:
     _add_pull(verb("pull", "download versions, and check every file", _pull, settings))
     text = "check files, names, provenance, SBOM and signature"
     add = verb("verify", text, _verify, ["key"]).add_argument
-    add("name", nargs="?", help="a package, globs allowed; with --folder, what that must be")
+    add("name", nargs="?", help="a package, globs allowed; with --folder, the one that it must be")
     add("version", nargs="?", default="*",
-        help="a glob; default: all versions; with --folder, which version that must be")
+        help="a glob; default: all versions; with --folder, the one that it must be")
     add("--folder", type=Path, help="check a pulled package instead")
     text = "check a version and add it to a view; this cannot be undone"
     add = verb("promote", text, _promote, _OF_PROMOTION).add_argument
@@ -56,7 +56,7 @@ def add(parser: Parser) -> None:
     add("version", help="the version")
     add("--view", required=True, help="the view, for example release")
     add("--champion", type=Path, metavar="FILE",
-        help="a file of champions: the version must be built as its champion there says, and the"
+        help="a file of champions: the version must be built as its champion says, and the"
              " evidence is published beside it")
     # fmt: on
 

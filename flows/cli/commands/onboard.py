@@ -25,7 +25,7 @@ def add(parser: Parser) -> None:
         help="samples for the task metric (.npz or .jsonl)")
     add("--metric", choices=METRICS, default=METRICS[0], help="the metric for the dataset")
     add("--note", action="append", default=[], metavar="TEXT",
-        help="something that got in the way, for the report (repeat)")
+        help="something that got in the way, for the report (repeatable)")
     add_settings(parser, _SETTINGS, as_json=True)
     parser.set_defaults(begins="preparing the onboarding")
     # fmt: on

@@ -59,7 +59,7 @@ def run(arguments: Arguments) -> None:
         if known is not None:
             print("\n" + "\n".join(_estimate_lines(known, slots)))
             if settings.if_changed:
-                print("  with --if-changed, what has not changed takes next to nothing of that")
+                print("  with --if-changed, unchanged cells take almost nothing of that")
 
 
 def _note_engine(settings: Settings) -> None:

@@ -19,7 +19,7 @@ def add(parser: Parser) -> None:
         default=[],
         type=str.upper,
         choices=[str(one) for one in FailureClass],
-        help="only cells that failed for this class of reason (repeat for more)",
+        help="only cells that failed with this class (repeatable)",
     )
     add_sweeping(parser, "only")
 

@@ -17,7 +17,7 @@ def add(parser: Parser) -> None:
         "--older-than",
         type=parse_duration,
         metavar="TIME",
-        help="remove sweeps that ended so long ago; default: the setting keep_sweeps",
+        help="remove sweeps that ended longer ago than this; default: the setting keep_sweeps",
     )
     add(
         "--keep",

@@ -22,13 +22,13 @@ def add(parser: Parser) -> None:
         "--budget",
         type=parse_size,
         metavar="SIZE",
-        help="evict results until the store is no larger",
+        help="evict results until the store is no larger than this",
     )
     add(
         "--unused",
         type=parse_duration,
         metavar="TIME",
-        help="evict results that were not used for this time",
+        help="evict results that were not used for this long",
     )
     verb("clear", "remove everything that no running sweep uses", _clear, as_json=False)
 

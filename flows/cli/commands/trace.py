@@ -23,7 +23,7 @@ LEVELS = ("basic", "detail")
 _NUMBERS = {
     "warmup": (10, 0, 100_000, "runs that are not counted; default 10"),
     "iterations": (100, 1, 100_000, "runs that are counted; default 100"),
-    "threads": (0, 0, 4096, "threads of the runtime; 0 (default): as many as it likes"),
+    "threads": (0, 0, 4096, "threads of the runtime; 0 (default): the runtime decides"),
     "top-k": (5, 1, 10_000, "how many operators are shown; default 5"),
 }
 """Flags with default, least, most and help."""
@@ -45,7 +45,7 @@ def add(parser: Parser) -> None:
     add("-o", "--output", metavar="DIR", help="new folder for trace.json and the profiles")
     add("--html", metavar="FILE", help="also write a page with all operators")
     add("--against", nargs="+", metavar="OTHER",
-        help="show which operators make the difference to this one, which may be a trace.json")
+        help="show which operators make the difference to another model or trace.json")
     add("--publish", action="store_true",
         help="with PACKAGE VERSION: publish the trace as a record that names the package by digest")
     add("--parse", metavar="CSV", help="read a profile of QNN that was made elsewhere")

@@ -47,7 +47,7 @@ def add(parser: Parser) -> None:
     add("--min-gain", type=_percent, metavar="PERCENT",
         help="a smaller change of the latency counts as no difference; default 5%%")
     add("--name", metavar="NAME", help="a name for the tunings; default: the date and the catalog")
-    add("--seed", type=int, metavar="N", help="decides the order of all sessions; default: random")
+    add("--seed", type=int, metavar="N", help="seed for the order of all sessions; default: random")
     add("--export", type=Path, metavar="FILE",
         help="write all sessions to a file that --replay judges again, anywhere")
     add("--dest", type=Path, metavar="FOLDER",
@@ -83,7 +83,7 @@ def run(arguments: Arguments) -> Exit:
     )
     what = arguments.what
     other = arguments.replay or what[:1] == [REPORT]
-    refuse((arguments.fleet and other, "--fleet makes tunings, and nothing else", "leave it out"))
+    refuse((arguments.fleet and other, "--fleet goes only with tunings", "leave it out"))
     if arguments.replay:
         refuse((arguments.export, "--export does not go with --replay", "leave it out"))
         return _replay(arguments)
@@ -91,7 +91,7 @@ def run(arguments: Arguments) -> Exit:
         refuse((len(what) != 2 or arguments.learn, "report takes the NAME of tunings", _OF_REPORT))
         return _exported(arguments, what[1], _report(arguments, what[1]))
     refuse(
-        (len(what) > 1, f"these are too many: {' '.join(what)}", "give one model or one catalog"),
+        (len(what) > 1, f"too many: {' '.join(what)}", "give one model or one catalog"),
         (arguments.dest, "--dest does not go with a tuning", "leave it out"),
         (arguments.learn, "--learn does not go with a tuning", "leave it out"),
     )

@@ -10,7 +10,7 @@ from matrix.errors import Unusable, UsageError
 
 
 def add(parser: Parser) -> None:
-    text = "where it listens, for this machine alone; default 4200; 0: anywhere"
+    text = "the port, which only this machine can reach; default 4200; 0: any free port"
     parser.add_argument("--port", type=int, default=4200, metavar="N", help=text)
     add_settings(parser, ("home",))
 

@@ -16,7 +16,7 @@ def add(parser: Parser) -> None:
     add("--engines", default="", metavar="NAMES",
         help="engines to announce, separated by commas; default: all that work here")
     add("--sweeps", type=int, default=1, metavar="N",
-        help="how many sweeps may be led from here; default 1")
+        help="how many sweeps this machine may lead at once; default 1")
     add("--drain-limit", type=parse_duration, default=1800.0, metavar="TIME",
         help="how long current models may take when the worker stops; default 30m")
     names = ("home", "state", "store", "cache", "cache_read_only", "jobs")

@@ -103,7 +103,7 @@ def test_two_targets_of_a_model_have_one_each(tmp_path: Path) -> None:
     ("champion", "told"),
     [
         (a_champion("a/c"), "is not used: the catalog has no such model (did you mean a/b:fill-m"),
-        (a_champion(engine="winml"), "is not used: it is of the engine winml"),
+        (a_champion(engine="winml"), "is not used: it belongs to the engine winml"),
         (a_champion(), "is stale: the catalog has changed what it was compared with"),
         (
             a_champion(proof={"emulated": True}),
@@ -115,7 +115,7 @@ def test_two_targets_of_a_model_have_one_each(tmp_path: Path) -> None:
         ),
         (
             a_champion(target="qnn_npu", runtime={"htp_performance_mode": "burst"}),
-            "is opened with htp_performance_mode=burst, which no package holds",
+            "is opened with htp_performance_mode=burst, which no package contains",
         ),
     ],
 )

@@ -199,7 +199,7 @@ def test_an_engine_gets_its_own_words(tmp_path: Path) -> None:
     one = SPACE["npu-attention-21"]
     assert one.for_engine("winml").build == {"flags": ["attention_fusion"]}
     assert one.for_engine("optimum").build == {"passes": ["AttentionFusion"]}
-    assert one.for_engine("other").missing == "the engine other has nothing like it"
+    assert one.for_engine("other").missing == "the engine other has no such option"
     assert SPACE["npu-low-dimensions-21"].for_engine("optimum").missing.endswith("no such pass")
     text = GOOD + OPSET + '[hypothesis.changes.build]\npasses = ["BiasGeluFusion"]\n'
     ours = read(tmp_path, text)["ours"]

@@ -273,11 +273,11 @@ def test_files_that_are_not_those_of_the_record(
     ("content", "text"),
     [
         (None, "cannot be read"),
-        ("{", "is no record"),
+        ("{", "is not a record"),
         ("[]", "Expected `object`"),
         ('{"schema": 2}', "use a newer modelmill"),
         ('{"model": "a"}', "missing required field"),
-        ("[" * 100_000, "is no record"),
+        ("[" * 100_000, "is not a record"),
     ],
 )
 def test_a_folder_without_a_record_is_one_clear_line(

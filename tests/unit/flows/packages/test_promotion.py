@@ -317,7 +317,7 @@ def test_a_cell_that_is_called_an_export_is_refused(tmp_path: Path) -> None:
     built = works.builder.build(named)
     forged = rewritten(replace(built, manifest={**built.manifest, "kind": "export"}))
     harness.hold(Attester(works.host).attest(forged, named).files)
-    assert "it is called an export and is none" in harness.refusal()
+    assert "it says that it is an export, but it is not" in harness.refusal()
     works.close()
 
 

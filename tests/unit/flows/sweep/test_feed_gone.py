@@ -37,7 +37,7 @@ def test_a_feed_that_held_versions_and_is_away_is_refused_and_not_made(
         folder.mkdir()
     before = swept.outcomes()
     plan = make_plan(small_model(cells=1), stamp=stamp)
-    with pytest.raises(NotFound, match="it held versions, and now nothing is there"):
+    with pytest.raises(NotFound, match="it had versions, but now nothing is there"):
         swept.sweep(plan)
     assert not folder.exists() or not any(folder.iterdir())
     assert swept.outcomes() == before
@@ -75,4 +75,4 @@ def test_a_dry_run_does_not_promise_to_build_all_of_it(
     shutil.rmtree(folder)
     words = ["sweep", "demo", "--dry-run", "--home", str(swept.root), "--feed", str(folder)]
     assert main(words) == Exit.UNUSABLE
-    assert "it held versions, and now nothing is there" in capsys.readouterr().err
+    assert "it had versions, but now nothing is there" in capsys.readouterr().err

@@ -64,7 +64,7 @@ def test_what_a_resume_goes_on_with_stays(harness: SweepHarness) -> None:
     assert (found.removed, found.resumable) == ((), (info.stamp,))
     assert list(found.lines(dry_run=True)) == [
         "would remove 0 sweeps",
-        "not over, a resume goes on with them: n1",
+        "not over, a resume continues them: n1",
     ]
 
 

@@ -162,9 +162,9 @@ def test_what_cannot_be_known_here_is_told() -> None:
     one = now(a_champion())
     missing = Missing("CPUExecutionProvider", "cpu", "it is not installed")
     (line,) = stale_lines([one], {"onnx": "1"}, {"mlas_cpu": missing})
-    assert line.endswith("whether its device has changed is not known here: it is not installed")
+    assert line.endswith("not known here whether its device has changed: it is not installed")
     (line,) = stale_lines([one], {}, {"mlas_cpu": CPU})
-    assert line.endswith("whether its tools have changed is not known here")
+    assert line.endswith("not known here whether its tools have changed")
 
 
 def test_a_sweep_applies_them_and_records_the_file(tmp_path: Path) -> None:

@@ -117,7 +117,7 @@ def test_a_file_of_champions_that_cannot_be_read_fails_one_tuning_and_stays(
     file.write_text("[[champion", "utf-8")
     made = concluded(one, settings)
     assert made.tuning.status is TuningStatus.FAILED
-    assert "its champion is not kept" in made.tuning.message
+    assert "champion not saved" in made.tuning.message
     assert unfinished(one.state.tunings(NAME)[0])
     assert file.read_text("utf-8") == "[[champion"
 

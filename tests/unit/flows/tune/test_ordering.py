@@ -76,8 +76,8 @@ def names(placed: list[Placed]) -> list[str]:
 def test_the_shipped_space_for_a_text_model_on_an_npu(cells: dict[str, Cell]) -> None:
     found = {item.hypothesis.id: item for item in place(cells, SPACE)}
     assert all(item.hypothesis.applies(cells["qnn_npu"].target) for item in found.values())
-    assert found["npu-opset-17"].why == "the baseline is built so already"
-    assert found["npu-w8a16"].why == "the baseline is built so already"
+    assert found["npu-opset-17"].why == "the baseline is already built that way"
+    assert found["npu-w8a16"].why == "the baseline is already built that way"
     assert found["npu-no-conv-fusions"].why == "the graph has no Conv"
     assert found["npu-attention-21"].why == "the graph has no place for it: MatMul, Softmax, MatMul"
     assert found["npu-low-dimensions-21"].why == "ONNX Runtime has no such pass"
@@ -109,7 +109,7 @@ def test_what_nobody_knows_stands_as_in_the_files(cells: dict[str, Cell]) -> Non
     given = space(one("b"), one("a"), one("c"))
     placed = place(cells, given)
     assert names(placed) == ["b", "a", "c"]
-    assert {item.why for item in placed} == {"nothing speaks for or against it"}
+    assert {item.why for item in placed} == {"there is no evidence for or against it"}
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_without_a_graph_guards_keep_nothing_away(cells: dict[str, Cell]) -> Non
     given = space(one("h", guards=Guards(needs=("Conv",), candidates=("gelu",))))
     (placed,) = place(cells, given, insight=unknown)
     assert not placed.skipped
-    assert placed.why == "whether the model suits it is not known: onnx is not installed"
+    assert placed.why == "it is not known whether the model suits it: onnx is not installed"
 
 
 def test_a_finding_prunes_from_the_third_level_on(cells: dict[str, Cell]) -> None:

@@ -115,8 +115,8 @@ def test_parquet(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
-        ("a.npz", b"", "cannot be read: it is no .npz archive"),
-        ("a.npz", b"PK\x03\x04rubbish", "cannot be read: it is no .npz archive"),
+        ("a.npz", b"", "cannot be read: it is not a .npz archive"),
+        ("a.npz", b"PK\x03\x04rubbish", "cannot be read: it is not a .npz archive"),
         ("a.jsonl", b"", "has no sample"),
         ("a.jsonl", b"[1]", "line 1 is not an object"),
         ("a.jsonl", b'{"ids": ', "cannot be read: line 1 is no JSON"),
@@ -125,8 +125,12 @@ def test_parquet(tmp_path: Path) -> None:
         ("a.jsonl", b'{"text": null}', "row 1 has no text in the column 'text'"),
         ("a.jsonl", b'{"text": "a"}\n{"text": ""}', "row 2 has no text in the column 'text'"),
         ("a.jsonl", b'{"text": "a"}\n{"txt": "b"}', "row 2 has no text in the column 'text'"),
-        ("a.jsonl", b'{"x": 1}\n{"x": "b"}', "'b' in the column 'x' is no number and no list"),
-        ("a.csv", b"x\n1,2", "row 1 has not as many cells as the first line"),
+        (
+            "a.jsonl",
+            b'{"x": 1}\n{"x": "b"}',
+            "'b' in column 'x' is neither a number nor a list",
+        ),
+        ("a.csv", b"x\n1,2", "row 1 has fewer or more cells than the first line"),
         ("a.csv", b"", "has no sample"),
         ("a.jsonl", b'{"text": "a"}', "has 1 different sample, at least 8 are needed"),
         ("a.jsonl", b'{"x": 1}\n' * 20, "has 1 different sample, at least 8 are needed"),
@@ -158,7 +162,7 @@ def test_an_empty_folder_and_values_that_are_no_numbers_are_named(tmp_path: Path
         datasets.dataset_params({"path": str(tmp_path / "empty")}, 88)
     assert raised.value.failure == "QUANTIZE"
     wanted = {"x": Port("x", "float32", (1, 2))}
-    with pytest.raises(StageError, match=r"'x' holds values that are no numbers \(NaN\)"):
+    with pytest.raises(StageError, match=r"'x' contains NaN"):
         datasets.fitted({"x": [[1.0, float("nan")]]}, wanted)
 
 

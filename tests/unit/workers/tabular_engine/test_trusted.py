@@ -57,15 +57,15 @@ def test_what_is_no_skops_file(tmp_path: Path) -> None:
     file = tmp_path / "model.skops"
     for raw in (b"", b"\x80\x04pickle", b"PK\x03\x04"):
         file.write_bytes(raw)
-        with pytest.raises(StageError, match=r"model\.skops is no skops file"):
+        with pytest.raises(StageError, match=r"model\.skops is not a skops file"):
             trusted.load(file)
     with zipfile.ZipFile(file, "w") as members:
         members.writestr("other.json", "{}")
-    with pytest.raises(StageError, match="is no skops file"):
+    with pytest.raises(StageError, match="is not a skops file"):
         trusted.load(file)
     with zipfile.ZipFile(file, "w") as members:
         members.writestr("schema.json", "[" * 100_000)
-    with pytest.raises(StageError, match="is no skops file"):
+    with pytest.raises(StageError, match="is not a skops file"):
         trusted.load(file)
 
 

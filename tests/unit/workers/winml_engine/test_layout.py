@@ -119,7 +119,7 @@ def test_opset_and_shapes_are_parameters_only_if_asked_for() -> None:
 
 
 def test_a_precision_that_winml_cannot_make_is_refused_before_any_work() -> None:
-    with pytest.raises(StageError, match="builds no w8") as caught:
+    with pytest.raises(StageError, match="does not build w8") as caught:
         stages(make_request(*CPU, precision="w8"))
     assert caught.value.failure == "UNSUPPORTED"
     assert "w8a16" in caught.value.hint

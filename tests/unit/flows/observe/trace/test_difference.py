@@ -139,6 +139,6 @@ def test_equal_traces_say_so() -> None:
     one = trace(op("x", 1, "x"))
     assert list(lines(difference(one, one), 5, 80)) == [
         "operators of one inference: 1.00 us -> 1.00 us (+0.0%)",
-        "no operator takes longer or shorter",
+        "no operator takes more or less time",
     ]
     assert difference(trace(), trace()).groups == ()
