@@ -46,6 +46,7 @@ def test_coverage_knows_its_architecture_and_does_not_import_it(site: Path) -> N
     assert "ringnet" not in sys.modules
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("version", ["1.0", "1.1"])
 def test_its_version_is_in_the_keys_of_what_it_exports_alone(site: Path, version: str) -> None:
     install(site, version)
@@ -53,6 +54,7 @@ def test_its_version_is_in_the_keys_of_what_it_exports_alone(site: Path, version
     assert "extensions" not in export("bert").params
 
 
+@pytest.mark.engine
 def test_an_unknown_key_of_a_row_is_told(site: Path) -> None:
     install(site)
     (site / "ringnet" / "architectures.toml").write_text("[ringnet]\ntasks = []\nexportr = 1\n")
