@@ -16,8 +16,8 @@ from feed.errors import Corrupt
 from feed.index import IndexCell
 from feed.interface import Feed, Published
 from feed.listing import list_versions
-from feed.selection import resolve_index
 from flows.output.activity import waiting_for
+from flows.packages.batch import known_settings, known_sweep, published_cells
 from flows.packages.published import Original, published_original
 from flows.packages.signing import signature_check
 from flows.plan.recorded import PlannedCells, remember
@@ -34,7 +34,6 @@ from matrix.naming import index_name
 from matrix.needs import compiling
 from matrix.plan import name_problems
 from matrix.slugs import slug
-from state.records import SweepInfo
 from workers.attest.provenance import cell_of
 
 
@@ -59,25 +58,14 @@ class Wanted:
 
     def of_stamp(self, feed: Feed, stamp: str) -> list[IndexCell]:
         """The portable cells of a batch for the targets of the profiles, by its index."""
-        settings = known_settings(self.settings, slug(stamp))
         targets = {one.target for one in self.profiles}
         asked = [str(replace(parse(cell), profile=None)) for cell in self.asked]
-        signature = signature_check(settings, signs=True)
-        package = index_name(settings.package, stamp)[0]
-        index = resolve_index(feed, package, stamp, signature=signature).index
-        found = [
-            one
-            for one in index.cells
-            if one.available
-            and one.target in targets
-            and _selected(one, settings)
-            and (not asked or matches(one.id, asked))
-        ]
-        if not found:
-            text = f"no published cell of stamp {stamp} matches and is for "
-            hint = f"the index lists {len(index.cells)} cells; give other globs"
-            raise NothingSelected(text + " or ".join(sorted(targets)), hint=hint)
-        return found
+
+        def wanted(one: IndexCell) -> bool:
+            return one.target in targets and (not asked or matches(one.id, asked))
+
+        what = f"for {' or '.join(sorted(targets))}"
+        return published_cells(self.settings, feed, stamp, what, wanted)
 
     def cells(self, original: Original, stamp: str | None, package: str = "") -> Iterator[Cell]:
         """The compiled cells of a portable package, one for each profile that fits.
@@ -201,7 +189,7 @@ def publish_compiled(plan: Plan, settings: Settings, feed: Feed, *, as_json: boo
     _refuse_other_options(feed, plan)
     settings = known_settings(settings, plan.stamp).replaced({"stamp": plan.stamp}, "the packages")
     recorded = remember(settings, "")
-    if known := _known_sweep(settings, plan.stamp, feed.name):
+    if known := known_sweep(settings, plan.stamp, feed.name):
         info, planned = known
         recorded = dict(info.settings)
         plan = replace(plan, models=tuple(_as_planned(model, planned) for model in plan.models))
@@ -214,25 +202,6 @@ def last_stamp(settings: Settings) -> str:
         return find_sweep(state, None).stamp
 
 
-def known_settings(settings: Settings, stamp: str) -> Settings:
-    """With the package names of a sweep that the state knows."""
-    known = _known_sweep(settings, stamp, None)
-    package = known[0].settings.get("package") if known else None
-    return settings.replaced({"package": package}, f"sweep {stamp}") if package else settings
-
-
-def _known_sweep(
-    settings: Settings, stamp: str, feed: str | None
-) -> tuple[SweepInfo, PlannedCells] | None:
-    """A sweep of the state, if it knows it."""
-    work = Workspace(settings)
-    if work.has_state():
-        with work.read_state() as state:
-            if info := state.find_sweep(stamp, feed):
-                return info, PlannedCells.of(state, info.id)
-    return None
-
-
 def _as_planned(model: PlannedModel, known: PlannedCells) -> PlannedModel:
     """With what only the catalog of the sweep says of a model."""
     told = known.model(model.name)
@@ -241,17 +210,6 @@ def _as_planned(model: PlannedModel, known: PlannedCells) -> PlannedModel:
     own = replace(model.model, priority=told.priority, group=told.group)
     cells = tuple(replace(cell, model=own) for cell in model.cells)
     return replace(model, model=own, cells=cells)
-
-
-def _selected(one: IndexCell, settings: Settings) -> bool:
-    names = (one.model, f"{one.model}:{one.task}")
-    return (
-        parse(one.id).profile is None
-        and (not settings.target or matches(one.target, settings.target))
-        and (not settings.model or any(matches(name, settings.model) for name in names))
-        and (not settings.only or matches(one.id, settings.only))
-        and not (settings.skip and matches(one.id, settings.skip))
-    )
 
 
 def _is_portable(one: Published) -> bool:

@@ -62,9 +62,10 @@ def attester_of(settings: Settings, builder: Builder, runtimes: Runtimes) -> Att
 
 
 @contextmanager
-def verifying(settings: Settings) -> Iterator[Verifier]:
-    """A verifier with runtimes of its own."""
-    with closing(Verifier(runtimes_of(settings), settings.verify)) as verifier:
+def verifying(settings: Settings, *, again: bool = False) -> Iterator[Verifier]:
+    """A verifier with runtimes of its own; `again`: it uses no earlier result."""
+    made = Verifier(runtimes_of(settings), settings.verify, again=again)
+    with closing(made) as verifier:
         yield verifier
 
 

@@ -54,7 +54,7 @@ def opened_package(
         if version:
             folder, feed = pulled / "package", work.open_feed()
             pull(feed, what, version, folder, signature=signature_check(settings))
-            if not _record(folder).get("reference"):
+            if not build_record(folder).get("reference"):
                 manifest = _manifest(folder)
                 export = export or published_export(feed, what, manifest, pulled / EXPORT)
         else:
@@ -87,7 +87,7 @@ def keep_evidence(settings: Settings, tree: str, climbed: Climbed) -> Path:
 
 def subject_of(settings: Settings, store: Store, folder: Path, export: Path | None) -> Subject:
     """A package folder as the verifier takes it, described by its own records."""
-    manifest, record = _manifest(folder), _record(folder)
+    manifest, record = _manifest(folder), build_record(folder)
     if manifest.get("kind") != "cell":
         raise UsageError(f"{folder} is not the package of a cell", hint=f"see its {MANIFEST}")
     if lacks := _OF_A_CELL - manifest.keys():
@@ -143,8 +143,8 @@ def _manifest(folder: Path) -> Mapping[str, Any]:
         raise _unreadable(folder / MANIFEST, str(error)) from None
 
 
-def _record(folder: Path) -> Mapping[str, Any]:
-    """Empty: it has none."""
+def build_record(folder: Path) -> Mapping[str, Any]:
+    """What a package says of its build; empty: it has none."""
     try:
         return checked_record(read_json(folder / BUILD_RECORD))
     except FileNotFoundError:

@@ -32,6 +32,7 @@ from flows.observe.sweep_data import SweepData
 from flows.output.masking import masked, masked_json
 from flows.output.meanings import CAUSES, EXITS, LOOKS
 from flows.output.quantity import plain_text
+from flows.packages.history import failures_of
 from flows.report.grid import Grid, known, largest, pass_rates, slowest, totals
 from flows.report.timeline import History
 from flows.settings.workspace import Workspace
@@ -199,6 +200,7 @@ class _Cells:
             run_on=known(name=_masked(str(ran)), where=ran.where, why=_masked(ran.why))
             if ran
             else None,
+            again=_masked(self._again(one)),
             notices=[_masked(notice) for notice in notices_of(one.evidence)],
             opening=asdict(opening) if opening else None,
             sharing=asdict(sharing) if sharing else None,
@@ -226,6 +228,12 @@ class _Cells:
         if one.tree:
             places["later evidence"] = self.work.evidence_of(one.tree)
         return {name: str(path.absolute()) for name, path in places.items() if path.exists()}
+
+    def _again(self, one: Outcome) -> str | None:
+        """What verifying the package again came to, where it has not always held."""
+        if self.work is None:
+            return None
+        return failures_of(self.work.settings, [one.tree]).get(one.tree or "")
 
     def _trace(self, one: Measurement) -> Json:
         level = str(one.protocol.get("level", ""))

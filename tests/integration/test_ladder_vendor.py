@@ -218,3 +218,38 @@ def test_the_doctor_lists_what_would_verify_and_why_others_are_missing(
     assert "the setting runtimes excludes it" in found["runtime QNNExecutionProvider"]
     assert found["verify ov_cpu"] == f"on {NAME}"
     assert found["verify qnn_npu"].startswith("on ONNX Runtime CPU alone: ")
+
+
+def test_a_batch_is_verified_again_when_a_provider_changes(
+    project: Project, vendor: Vendor
+) -> None:
+    project.catalog(entry("tiny/a"))
+    project.env |= {
+        "MODELMILL_RUNTIMES": "openvino",
+        "MODELMILL_OPENVINO_PYTHON": str(vendor.python),
+    }
+    targets = [word for name in ("mlas_cpu", "ov_cpu", "qnn_gpu") for word in ("--target", name)]
+    project.ok("sweep", "catalog.toml", "--stamp", "one", *targets)
+
+    def again(*more: str) -> tuple[int, str, str]:
+        ran = project.run("verify", "--stamp", "one", *more)
+        return ran.code, ran.out, ran.err
+
+    code, out, err = again()
+    assert (code, out.splitlines()[-1]) == (0, "holds: 2")
+    assert "qnn_gpu is left out: the setting runtimes excludes it" in err
+    # The provider was an older one then.
+    tree = project.outcomes("one")["tiny/a:fill-mask@ov_cpu"].tree
+    (kept,) = (project.folder / ".modelmill" / "evidence" / str(tree)).glob("*.json")
+    kept.write_text(kept.read_text("utf-8").replace("openvino 9999.1", "openvino 9998.0"), "utf-8")
+    vendor.tell("crash")
+    code, out, _err = again("--target", "ov_*")
+    assert code == 1
+    assert f"fails now on {NAME}: openvino 9999.1 (before: held on openvino 9998.0); loads:" in out
+    told = project.run("diff", "one", "one").out
+    assert "verified again (1)\n  tiny/a:fill-mask@ov_cpu\n    fails now" in told
+    project.ok("report", "one", "-o", "report.html")
+    assert "fails now on OpenVINO" in (project.folder / "report.html").read_text("utf-8")
+    assert "flaky on" in again("--target", "ov_*")[1]
+    assert project.run("verify").code == 2
+    assert "is left out" not in project.run("verify", "--stamp", "none").err

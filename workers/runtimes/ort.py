@@ -139,6 +139,21 @@ class OrtService(RuntimeService):
             options.add_provider(provider, extra)
         return options
 
+    def compatibility(self, file: str, runtime: Mapping[str, Any], /) -> str:
+        """By the string that the provider wrote when it compiled (ONNX Runtime 1.24 and newer)."""
+        from onnxruntime.capi import _pybind_state as state
+
+        mine = [item for item in devices() if self._fits(item, runtime)]
+        if not mine or not hasattr(state, "get_model_compatibility_for_ep_devices"):
+            return ""
+        written = state.get_compatibility_info_from_model(file, mine[0].ep_name)
+        if not written:
+            return ""
+        try:
+            return str(state.get_model_compatibility_for_ep_devices(mine[:1], written).name)
+        except RuntimeError:  # QNN judges only for a real NPU
+            return ""
+
     def _fits(self, item: Any, runtime: Mapping[str, Any]) -> bool:
         return bool(item.ep_name == runtime["provider"]) and device_of(item) == runtime["device"]
 

@@ -20,6 +20,10 @@ from workers.session import CPU
 QNN = "QNNExecutionProvider"
 OPENVINO = "OpenVINOExecutionProvider"
 WEBGPU = "WebGpuExecutionProvider"
+UNSUPPORTED, PREFER = "EP_UNSUPPORTED", "EP_SUPPORTED_PREFER_RECOMPILATION"
+"""ONNX Runtime's words for compiled models that the provider of a machine cannot use, or uses with
+a loss; without a word they fit."""
+AGAIN = "compile it again for the provider and driver of this machine"
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from workers.runtimes import generate, reference, values
 from workers.runtimes.bench import Benches
 from workers.runtimes.compile import compile_models
 from workers.runtimes.memory import give_back, resident
+from workers.runtimes.runtime import AGAIN, UNSUPPORTED
 from workers.runtimes.trace import Traces
 from workers.runtimes.values import describe, joined
 from workers.samples import files
@@ -63,6 +64,10 @@ class RuntimeService:
         May raise anything, and may crash the process.
         """
         raise NotImplementedError
+
+    def compatibility(self, _file: str, _runtime: Mapping[str, Any], /) -> str:
+        """What the provider says of a compiled model before it opens it; empty: nothing."""
+        return ""
 
     def session_options(self, runtime: Mapping[str, Any]) -> Any:
         """ONNX Runtime's session options, for kinds that can compile."""
@@ -115,6 +120,10 @@ class RuntimeService:
     def _measure(self, args: Mapping[str, Any]) -> Answer:
         answer: Answer = {"at": "open"}
         with values.told(answer):
+            if args.get("compiled"):
+                answer["compatibility"] = self.compatibility(args["file"], args["runtime"])
+                if answer["compatibility"] == UNSUPPORTED:
+                    raise RuntimeError("its provider cannot use what it was compiled by: " + AGAIN)
             before, began = resident(), time.monotonic()
             with closing(self.open(args["file"], args["runtime"])) as session:
                 session.expect(args.get("outputs") or ())

@@ -193,6 +193,7 @@ class Measuring:
             "agree": self.subject.claim.task,
             "task": self._task if runtime == self._cpu or self.subject.claim.profile else None,
             "linked": self.subject.linked(component, save),
+            "compiled": self.subject.claim.profile is not None,
         }
         if args["linked"]:
             args["linked"]["reference"] = reference.outputs(names, ENDS) if reference else []

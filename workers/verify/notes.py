@@ -17,6 +17,8 @@ class Notes:
     """Earlier results for equal bytes; new results are kept if the package passes."""
 
     store: Store
+    again: bool = False
+    """Examine what has a note too."""
     fresh: list[tuple[str, str, Json]] = field(default_factory=list)
 
     def find(
@@ -28,7 +30,8 @@ class Notes:
     ) -> Json:
         """The note of a basis, else the result of examining; `whole`: whether it may be kept."""
         key = value_digest(basis)
-        if note := self.store.notes.read(kind, key):
+        note = None if self.again else self.store.notes.read(kind, key)
+        if note:
             return dict(note)
         found = examine()
         if whole(found):

@@ -94,8 +94,12 @@ class Climbed:
 class Verifier:
     """Verifies packages up to a level; results are shared through the store."""
 
-    def __init__(self, runtimes: Runtimes, level: str = DEFAULT_LEVEL) -> None:
+    def __init__(
+        self, runtimes: Runtimes, level: str = DEFAULT_LEVEL, *, again: bool = False
+    ) -> None:
+        """`again`: run what has run already, because a provider may change without its version."""
         self.level = level
+        self._again = again
         self.runtimes = runtimes
         self._exported = Exported()
         self._versions: dict[str, str] | None = None
@@ -118,7 +122,7 @@ class Verifier:
             calibrated=subject.calibrated(),
             samples=max(map(len, subject.samples().values()), default=0),
         )
-        notes = Notes(subject.store)
+        notes = Notes(subject.store, self._again)
         try:
             self._inspect(observed, subject, watching, notes)
             observed.stopped = damaged(subject.claim, observed)

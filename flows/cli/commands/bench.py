@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ from matrix.codec import to_json
 from matrix.errors import Exit, UsageError
 
 if TYPE_CHECKING:
-    from flows.measure.measured import Choice
+    from flows.measure.measured import Choice, Finder
     from workers.measure.running import Driver
     from workers.measure.subject import Subject
 
@@ -25,7 +25,7 @@ _MOST_DIMENSIONS = 16
 
 def add(parser: Parser) -> None:
     # fmt: off
-    add_subject(parser)
+    add_subject(parser, required=False)
     add = parser.add_argument
     add("--against", nargs="+", metavar="OTHER",
         help="compare with another model, in turns, and say which is faster")
@@ -33,7 +33,8 @@ def add(parser: Parser) -> None:
         help="seed for the order of turns in a comparison; default: random")
     add("--wait", action="store_true",
         help="wait until nothing else is built or measured on this machine")
-    names = ("engine", "runtimes", "allow_ep_download", "timeout", "memory", "key", *PLACES)
+    names = ("engine", "runtimes", "allow_ep_download", "timeout", "memory", "key", "model", "only",
+             "skip", "package", *PLACES)
     add_settings(parser, (*OF_MEASURING, *names), as_json=True)
     # fmt: on
 
@@ -48,7 +49,8 @@ def add_subject(parser: Parser, *, required: bool = True) -> None:
           help="target to measure on; default: that of the package")
     where("--profile", dest="on_profile",
           help="a device profile to measure on, with its options")
-    add("--stamp", dest="batch", help="with a cell: the batch it belongs to")
+    text = "with a cell: the batch it belongs to; bench, alone: all that it has published"
+    add("--stamp", dest="batch", help=text)
     add("--shape", action="append", default=[], metavar="INPUT=1x128",
         help="with .onnx files: the shape of an input; other dynamic dimensions get usual sizes")
     add("--inputs", metavar="FILE", help="with .onnx files: input values (.npz or .jsonl)")
@@ -95,24 +97,44 @@ def run(arguments: Arguments) -> Exit:
     settings = arguments.settings
     protocol, choice = settings.protocol, choice_of(arguments)
     protocol.check()
+    if not arguments.what:
+        refuse(
+            (arguments.batch is None, "no model is given", "or --stamp for all of a batch"),
+            (arguments.against, "--against compares two models", "name the other one"),
+        )
     others = arguments.against or []
     refuse((len(others) > 2, "--against takes one OTHER", "or PACKAGE VERSION"))
     with finding(settings, protocol.threads) as finder:
         watching = Watching(settings.timeout, progress=progress_of(arguments))
         driver = Driver(finder.runtimes, watching)
-        subjects = finder.find(arguments.what, choice)
+        named = finder.find(arguments.what, choice) if arguments.what else []
         against = finder.find(others, choice) if others else []
-        if against and (len(subjects), len(against)) != (1, 1):
+        if against and (len(named), len(against)) != (1, 1):
             text = "--against compares one model with one other"
             raise UsageError(text, hint="name one of each")
         what = "a comparison" if against else "a benchmark"
         with quiet(what, wait=arguments.wait, told=tell):
             if against:
-                return _compare(arguments, driver, subjects[0], against[0])
+                return _compare(arguments, driver, named[0], against[0])
+            subjects = named or _published(arguments, finder, choice)
             return _benchmark(arguments, driver, subjects)
 
 
-def _benchmark(arguments: Arguments, driver: Driver, subjects: Sequence[Subject]) -> Exit:
+def _published(arguments: Arguments, finder: Finder, choice: Choice) -> Iterator[Subject]:
+    """What a batch has published for the providers of this machine, each when its turn comes."""
+    from flows.packages.again import runnable
+
+    cells, missing = runnable(arguments.settings, arguments.batch, finder.runtimes)
+    for target, why in missing.items():
+        tell(f"{target} is left out: {why}")
+    for one in cells:
+        try:
+            yield finder.published(one.package, one.version, choice)
+        except UsageError as error:
+            tell(f"{one.id} is left out: {error.message}")
+
+
+def _benchmark(arguments: Arguments, driver: Driver, subjects: Iterable[Subject]) -> Exit:
     from flows.measure.benchmarks import benchmark_lines
     from flows.measure.keeping import keep, rows_of
     from workers.measure.benchmark import benchmark

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from flows.cli.arguments import Arguments, Parser, add_settings
 from flows.output.console import print_result
 from flows.settings.workspace import find_sweep
@@ -21,11 +23,19 @@ def run(arguments: Arguments) -> Exit:
     from flows.observe.diff.comparison import compare
     from flows.observe.diff.text import lines
     from flows.output.masking import masked, masked_json
+    from flows.packages.history import failures_of
 
     with arguments.work.read_state() as state:
         before = find_sweep(state, arguments.before)
         after = find_sweep(state, arguments.after)
-        comparison = compare(state, before, after)
+        found = compare(state, before, after)
+    trees = [one.after.tree for one in found.changes if one.after]
+    again = failures_of(arguments.settings, trees)
+    changes = [
+        replace(one, again=again.get((one.after and one.after.tree) or "", ""))
+        for one in found.changes
+    ]
+    comparison = replace(found, changes=changes)
     told = map(masked, lines(comparison, everything=arguments.all))
     print_result(arguments, masked_json(comparison.to_json()), told)
     return Exit.CELLS_FAILED if arguments.exit_code and comparison.differs else Exit.OK

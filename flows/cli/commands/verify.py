@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from flows.cli.arguments import Arguments, Parser, add_settings
-from flows.output.console import print_result
+from flows.cli.arguments import Arguments, Parser, add_settings, refuse
+from flows.output.console import print_json, print_result, tell
 from flows.settings.settings import PLACES
+from matrix.codec import to_json
 from matrix.errors import Exit, UsageError
 
 if TYPE_CHECKING:
     from workers.verify.verifier import Climbed
 
+_SETTINGS = (
+    "target", "model", "only", "skip", "verify", "runtimes", "allow_ep_download", "engine",
+    "package", "key", *PLACES,
+)  # fmt: skip
 _MARK = {True: "pass", False: "FAIL", None: "-"}
 
 
 def add(parser: Parser) -> None:
     add = parser.add_argument
-    add("what", help="a package folder, a package name, or MODEL:TASK@TARGET")
+    add("what", nargs="?", help="a package folder, a package name, or MODEL:TASK@TARGET")
     add("version", nargs="?", help="with a package name: its version")
     add("--export", type=Path, help="the folder of the export to compare with")
-    add("--stamp", dest="batch", help="with a cell: the batch it belongs to")
-    add_settings(
-        parser, ("verify", "runtimes", "allow_ep_download", "engine", "key", *PLACES), as_json=True
-    )
+    text = "with a cell: the batch it belongs to; alone: verify again what it has published"
+    add("--stamp", dest="batch", help=text)
+    add_settings(parser, _SETTINGS, as_json=True)
     parser.set_defaults(begins="preparing the verification")
 
 
@@ -34,6 +38,13 @@ def run(arguments: Arguments) -> Exit:
     from matrix.digest import tree_digest
 
     settings, what, version = arguments.settings, arguments.what, arguments.version
+    if what is None:
+        nothing = "no package is given", "or --stamp for all of a batch"
+        refuse(
+            (arguments.batch is None, *nothing),
+            (arguments.export, "--export is for one package", ""),
+        )
+        return _batch(arguments)
     if not version and "@" not in what and not (settings.cwd / what).is_dir():
         hint = "give PACKAGE VERSION, a folder or MODEL:TASK@TARGET"
         raise UsageError(f"there is no folder '{what}'", hint=hint)
@@ -45,6 +56,28 @@ def run(arguments: Arguments) -> Exit:
     document = {"cell": climbed.claim.cell, "tree": tree, **climbed.to_json()}
     print_result(arguments, document, _lines(climbed, tree))
     return Exit.CELLS_FAILED if climbed.failed else Exit.OK
+
+
+def _batch(arguments: Arguments) -> Exit:
+    """Everything that a batch has published, on the providers of this machine."""
+    from collections import Counter
+
+    from flows.packages.again import verified_again
+
+    rows, failed = list[dict[str, Any]](), False
+    for one in verified_again(arguments.settings, arguments.batch, tell):
+        failed = failed or bool(one.climbed.failed)
+        trend = one.history.trend if one.history else "not run on its own provider"
+        rows.append({"cell": one.cell.id, "tree": one.cell.tree, "trend": trend,
+                     "verdicts": to_json(one.history), **one.climbed.to_json()})  # fmt: skip
+        if not arguments.json:
+            print(f"{one.cell.id}  {one.history or trend}", flush=True)
+    if arguments.json:
+        print_json(rows)
+    else:
+        counts = Counter(str(row["trend"]) for row in rows)
+        print(", ".join(f"{trend}: {count}" for trend, count in counts.items()))
+    return Exit.CELLS_FAILED if failed else Exit.OK
 
 
 def _lines(climbed: Climbed, tree: str) -> list[str]:

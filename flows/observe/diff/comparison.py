@@ -86,6 +86,8 @@ class Change:
     """What verification proved before and no longer proves."""
     latency: tuple[LatencyChange, ...] = ()
     """Where it was measured in both on the same device and kind of runtime."""
+    again: str = ""
+    """What verifying the second sweep's package again came to, unless it always held."""
 
     @property
     def slower(self) -> bool:
@@ -129,6 +131,11 @@ class Comparison:
     def of(self, verdict: ChangeKind) -> list[Change]:
         """The cells of one verdict."""
         return [change for change in self.changes if change.verdict is verdict]
+
+    @property
+    def verified_again(self) -> list[Change]:
+        """The cells that have not always held since they were published."""
+        return [change for change in self.changes if change.again]
 
     @property
     def measured(self) -> list[Change]:

@@ -22,6 +22,9 @@ def lines(comparison: Comparison, *, everything: bool = False) -> Iterator[str]:
     if measured := comparison.measured:
         yield f"latency ({len(measured)} measured in both)"
         yield from _listed(measured, lambda change: map(str, change.latency), limit)
+    if again := comparison.verified_again:
+        yield f"verified again ({len(again)})"
+        yield from _listed(again, lambda change: [change.again], limit)
     counts = [f"{count} {verdict}" for verdict, count in comparison.counts().items() if count]
     yield f"{comparison.before} -> {comparison.after}: {', '.join(counts) or 'no cells'}"
 

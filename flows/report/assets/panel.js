@@ -52,6 +52,7 @@ function panelParts(cell, index) {
       ["source", source(rows[cell.row].source)], ["model type", rows[cell.row].type],
       ["verified on", cell.proof && cell.proof.told],
       ["run on", cell.run_on && [cell.run_on.name, cell.run_on.why].filter(Boolean).join(": ")],
+      ["verified again", cell.again],
       ["notices", cell.notices && cell.notices.join("; ")],
     ])),
     cell.stages && section("Stages", stageTable(cell)),

@@ -7,6 +7,7 @@ from typing import Any
 
 from workers.build.claim import Claim
 from workers.build.stages import Rung
+from workers.runtimes.runtime import AGAIN, PREFER
 from workers.verify.ladder import parity, policy, samples
 from workers.verify.ladder.observed import (
     MISFIT,
@@ -118,7 +119,13 @@ def loads(_claim: Claim, observed: Observed) -> Judgement:
     misfits = [text for run in observed.runs for text in run.problems(MISFIT)]
     if misfits and not problems:
         return not_run(f"no input values fit: {misfits[0]}", evidence)
-    return not problems, problems, evidence
+    notes = [
+        f"{model} on {run.runtime.name}: it works, but another compiler would do better: {AGAIN}"
+        for run in observed.runs
+        for model, found in run.models.items()
+        if found.get("compatibility") == PREFER
+    ]
+    return not problems, problems or notes, evidence
 
 
 def _no_numbers(run: RuntimeRun) -> list[str]:
