@@ -18,7 +18,7 @@ from flows.cli.main import main
         (["x.onnx", "--sessions", "5000"], "--sessions: 5000 is out of range"),
         (["x.onnx", "--against", "a", "b", "c"], "--against takes one OTHER"),
         (["x.onnx", "--target", "a", "--profile", "b"], "not allowed with"),
-        ([], "the following arguments are required: what"),
+        ([], "no model is given (or --stamp for all of a batch)"),
     ],
 )
 def test_bad_usage_is_one_line(
