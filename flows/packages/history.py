@@ -15,9 +15,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from flows.packages.reverify import evidence_file
 from flows.packages.run_records import json_bytes
 from flows.settings.settings import Settings
+from flows.settings.workspace import Workspace
 from machine.files import read_json, replace_file
 from matrix.codec import from_json
 from matrix.digest import value_digest
@@ -96,7 +96,7 @@ def keep_verdict(settings: Settings, tree: str, evidence: Json, built: Json) -> 
 
 def history_of(settings: Settings, tree: str) -> History | None:
     """What this machine keeps of a content; None: nothing."""
-    folder = evidence_file(settings, tree).with_suffix("")
+    folder = Workspace(settings).evidence_of(tree).with_suffix("")
     rows = [row for file in sorted(folder.glob("*.json")) for row in _verdicts(file)]
     return History(tuple(sorted(rows))) if rows else None
 
@@ -125,7 +125,7 @@ def _verdict(evidence: Json, at: float) -> Verdict | None:
 
 def _add(settings: Settings, tree: str, verdict: Verdict, evidence: Json) -> None:
     key = value_digest([verdict.provider, verdict.version])[:16]
-    file = evidence_file(settings, tree).with_suffix("") / f"{key}.json"
+    file = Workspace(settings).evidence_of(tree).with_suffix("") / f"{key}.json"
     kept = [*_verdicts(file), verdict][-_MOST:]
     file.parent.mkdir(parents=True, exist_ok=True)
     told = {"verdicts": [asdict(one) for one in kept], "evidence": dict(evidence)}

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from flows.packages.history import History, Trend, Verdict, history_of, keep_verdict
-from flows.packages.reverify import evidence_file
 from flows.settings.settings import Settings
+from flows.settings.workspace import Workspace
 
 TREE = "a" * 64
 
@@ -58,7 +58,7 @@ def test_the_build_gives_the_first_verdict_and_each_version_has_its_evidence(
     assert again
     assert (again.trend, len(again.verdicts)) == (Trend.RECOVERED, 3)
     assert history_of(settings, TREE) == again
-    files = sorted(evidence_file(settings, TREE).with_suffix("").iterdir())
+    files = sorted(Workspace(settings).evidence_of(TREE).with_suffix("").iterdir())
     assert len(files) == 3
     assert not any("elsewhere" in file.read_text("utf-8") for file in files)
     # A file that cannot be read costs its verdicts; verifying again makes new ones.
