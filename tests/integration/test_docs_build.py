@@ -26,8 +26,10 @@ OUTSIDE = {
     "knowledge.md": "shows findings; tests/unit/flows/tune/test_knowledge.py",
     "measure.md": "needs a quiet machine; tests/integration/test_bench_*.py",
     "onboard.md": "takes minutes; tests/integration/test_onboard.py",
+    "runtimes.md": "needs providers; tests/integration/test_ladder_vendor.py",
     "trace.md": "needs a quiet machine; tests/integration/test_trace_*.py",
     "tune.md": "takes minutes; tests/integration/test_tun*.py",
+    "verification.md": "needs providers; tests/integration/test_verify_command.py",
     "winml.md": "needs winml-cli; tests/integration/winml/test_*.py",
 }
 """Pages (by how their names begin) whose commands need what this test has not, and where they are
@@ -206,7 +208,8 @@ def test_the_how_to_pages_do_what_they_say(project: Project) -> None:
     differs = "diff 20260609 20260610 --exit-code"
     ran = check(project, "release-engineer.md", dict.fromkeys((*failed, differs), 1))
     assert "1 now fails" in ran["diff 20260609 20260610"].out
-    assert "Compared with" in (project.folder / "report.html").read_text("utf-8")
+    page = (project.folder / "report.html").read_text("utf-8")
+    assert '"comparison":{"before":"20260609","after":"20260610"' in page
     check(project, "storage.md")
     check(project, "scheduler.md")
     assert (
