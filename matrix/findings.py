@@ -3,19 +3,20 @@
 A finding is one claim. People write it once; what speaks for or against it is added as evidence and
 never deleted. How far it may be trusted is computed from that evidence alone:
 
-L0  nothing that counts    a guess, an emulator, a single session
-L1  seen                   an effect of at least 5 %
-L2  measured               interleaved with its baseline, the interval clear of the noise floor
-L3  repeated               L2 on two models of one architecture
-L4  general                L2 on three architectures
-L5  predictive             L4, and fewer than 5 % of at least 60 predictions were wrong
+0   nothing that counts    a guess, an emulator, a single session
+1   seen                   an effect of at least 5 %
+2   measured               interleaved with its baseline, the interval clear of the noise floor
+3   repeated               level 2 on two models of one architecture
+4   general                level 2 on three architectures
+5   predictive             level 4, and fewer than 5 % of at least 60 predictions were wrong
 
-Of a finding that claims that its settings change nothing (`effect = "none"`), an observation counts
-when it shows that: a change below 5 % (L1), and an interleaved measurement whose whole interval is
-within 5 % on either side (from L2 on). A noisy measurement shows no such thing.
+A finding may also claim that its settings change nothing (`effect = "none"`). Evidence for it is a
+change below 5 % (level 1), and an interleaved measurement whose whole interval is within 5 % on
+either side (from level 2 on). A noisy measurement shows no such thing.
 
-A finding below L3 only orders the hypotheses of a tuning. From L3 on it may leave one out, as long
-as nothing within its scope contradicts it; at L5 its predictions count for more than that.
+A finding below level 3 only orders the hypotheses of a tuning. From level 3 on it may leave one
+out, as long as nothing within its scope contradicts it; at level 5 its predictions count for more
+than that.
 """
 
 from __future__ import annotations

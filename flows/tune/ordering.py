@@ -105,7 +105,7 @@ def _placed(one: Hypothesis, about: Situation) -> Placed:
     known = [finding for finding in about.findings if _speaks_of(finding, one, about)]
     for finding in known:
         if finding.prunes:
-            why = f"{finding.id} (L{finding.level}): {finding.title}"
+            why = f"{finding.id} (level {finding.level}): {finding.title}"
             return Placed(one, Place.SKIPPED, why, finding.id)
     found = _scored(one, about)
     if not about.insight.available and one.guards != Guards():
@@ -126,7 +126,7 @@ def _by_findings(one: Hypothesis, cell: Cell, known: Sequence[Finding], found: _
         if finding is None:
             continue
         word = "advises against it" if place is Place.LAST else "recommends it"
-        told = f"{finding.id} (L{finding.level}, {finding.status}) {word}: {finding.title}"
+        told = f"{finding.id} (level {finding.level}, {finding.status}) {word}: {finding.title}"
         why = "; ".join([told, *texts])
         return Placed(one, place, why, finding.id, score, cell)
     why = "; ".join(texts) or "there is no evidence for or against it"

@@ -62,7 +62,7 @@ def _row(one: Finding) -> tuple[str, str, str, str, str]:
     action = one.action if one.action != "note" else ""
     if action == "skip" and not one.prunes:
         action = "last"
-    return one.id, f"L{one.level}", one.status, action, one.title
+    return one.id, str(one.level), one.status, action, one.title
 
 
 def _about(one: Finding, pattern: str) -> bool:
@@ -85,7 +85,7 @@ def _lines(one: Finding) -> Iterator[str]:
     yield f"{one.id}: {one.title}"
     yield from textwrap.wrap(one.observation, 90, initial_indent="  ", subsequent_indent="  ")
     yield ""
-    yield f"status        {one.status}, level L{one.level}, confidence {one.confidence}"
+    yield f"status        {one.status}, level {one.level}, confidence {one.confidence}"
     if one.effect == "none":
         yield f"claims        {', '.join(one.settings)} changes nothing"
     if one.action != "note":

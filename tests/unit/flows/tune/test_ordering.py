@@ -102,7 +102,7 @@ def test_shipped_findings_order_and_leave_nothing_out(cells: dict[str, Cell]) ->
     cpu = place(cells, SPACE, "mlas_cpu", findings=FINDINGS.values())
     opset = next(item for item in cpu if item.hypothesis.id == "cpu-opset-21")
     assert (opset.place, opset.finding) == (Place.LAST, "cpu-001")
-    assert opset.why.startswith("cpu-001 (L1, draft) advises against it: Opset 19 and 21 are")
+    assert opset.why.startswith("cpu-001 (level 1, draft) advises against it: Opset 19 and 21 are")
 
 
 def test_what_nobody_knows_stands_as_in_the_files(cells: dict[str, Cell]) -> None:
@@ -147,7 +147,7 @@ def test_a_finding_prunes_from_the_third_level_on(cells: dict[str, Cell]) -> Non
     assert (weak[1].place, weak[1].finding) == (Place.LAST, "f")
     strong = place(cells, given, findings=[finding("f", "skip", "opset=19", level=3)])
     assert (strong[1].place, strong[1].finding) == (Place.SKIPPED, "f")
-    assert strong[1].why == "f (L3): about opset=19"
+    assert strong[1].why == "f (level 3): about opset=19"
 
 
 @pytest.mark.parametrize(
