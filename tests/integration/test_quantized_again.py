@@ -253,6 +253,6 @@ def test_what_the_catalog_keeps_in_float_is_in_the_label(
 
 @pytest.mark.parametrize("steps", [[], None], ids=["compared", "not compared"])
 def test_a_graph_that_is_mostly_float_is_no_w8a16(tmp_path: Path, steps: list[str] | None) -> None:
-    with pytest.raises(StageError, match="is no w8a16: 100% of its weights") as raised:
+    with pytest.raises(StageError, match="is not w8a16: 100% of its weights") as raised:
         quantize(tmp_path, steps, blocked=["MatMul"])
     assert "another precision" in raised.value.hint
