@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
@@ -19,6 +18,7 @@ from matrix.codec import from_versioned, to_json
 from matrix.digest import SHA256
 from matrix.errors import UsageError
 from matrix.paths import path_problem
+from matrix.slugs import slug
 from matrix.status import Status
 
 INDEX_FILE = "index.json"
@@ -50,6 +50,20 @@ class IndexCell:
         """Whether there is something to pull."""
         return self.tree is not None and self.status in {Status.PUBLISHED, Status.UNCHANGED}
 
+    @property
+    def folder(self) -> PurePosixPath:
+        """Where it goes when a selection is pulled, whatever else there is: the package, and in it
+        the target with what the version adds to it (a precision, a task, or the model where one
+        package holds all)."""
+        target, _plus, profile = self.target.partition("+")
+        added = self.version.partition(f"-{slug(target)}-")[2].removesuffix(f"-{slug(profile)}")
+        model = slug(self.model)
+        if self.package.endswith(added):
+            added = ""
+        elif self.package.endswith(model) and added.startswith(f"{model}-"):
+            added = added.removeprefix(f"{model}-")
+        return PurePosixPath(self.package, "-".join(filter(None, (self.target, added))))
+
 
 @dataclass(frozen=True, slots=True)
 class SweepIndex:
@@ -79,22 +93,6 @@ class SweepIndex:
         except ValueError as error:
             raise Corrupt(f"{where} is not a sweep index: {error}") from error
         return index
-
-    def folders(self) -> Mapping[str, PurePosixPath]:
-        """Where each cell goes when a selection is pulled, by cell id.
-
-        The target names the folder; where several cells of one package share it (precisions,
-        or all models in one package), the version does. It depends on the whole index only, so
-        pulling more later never moves a folder.
-        """
-        counts = Counter((cell.package, cell.target) for cell in self.cells)
-        return {
-            cell.id: PurePosixPath(
-                cell.package,
-                cell.target if counts[cell.package, cell.target] == 1 else cell.version,
-            )
-            for cell in self.cells
-        }
 
 
 def _problems(cell: IndexCell) -> Iterator[str]:

@@ -158,16 +158,14 @@ def pull_selection(
             hint=f"give other globs to --target and --model: the index lists "
             f"{len(found.index.cells)} cells",
         )
-    folders = found.index.folders()
 
     def fetch(cell: IndexCell) -> Pulled:
         check_tree(feed, cell)
-        folder = dest / folders[cell.id]
         return pull(
             feed,
             cell.package,
             cell.version,
-            folder,
+            dest / cell.folder,
             patterns,
             force=force,
             signature=signature,

@@ -267,7 +267,11 @@ def complete(line: str) -> None:
     """Answer a shell that completes a command line; see `modelmill completion`."""
     import argcomplete
 
-    argcomplete.autocomplete(build_parser(filled=line.split()))
+    from flows.cli.completers import add_completers
+
+    parser = build_parser(filled=line.split())
+    add_completers(parser)
+    argcomplete.autocomplete(parser)
 
 
 def entry() -> None:

@@ -32,15 +32,13 @@ def result_to_json(one: Compiled | Written) -> dict[str, object]:
     told = {**asdict(one), "error": one.error or None}
     if isinstance(one, Written):
         return {**told, "checked": one.checked}
-    return {**told, "warning": one.warning or None}
+    return told
 
 
 def _lines(one: Compiled | Written) -> Iterator[str]:
-    name, warning = (one.cell, "") if isinstance(one, Written) else (str(one.source), one.warning)
+    name = one.cell if isinstance(one, Written) else str(one.source)
     if one.error:
         yield f"FAILED   {name}: {one.error}"
-    elif warning:
-        yield f"warning  {name}: {warning}"
     else:
         took = f"in {show_duration(one.seconds)}" if one.seconds else "from the store"
         yield f"compiled {name} -> {one.output} {took}"

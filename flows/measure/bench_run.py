@@ -70,8 +70,6 @@ class BenchRun(LeasedRun):
         rules = watching.waits(WAITS * settings.timeout)
         with finding(settings, settings.threads, rules) as finder:
             subject = finder.published(one.package, version, Choice())
-            if subject.runtime.emulated and not settings.emulated:
-                raise MillError(f"{subject.runtime.name} is no evidence for the device")
             if known := self._known(one, subject):
                 told = {"on": subject.runtime.name, "before": [other.id for other in known]}
                 state.measured(self.lease.lease, one.cell, told, [])

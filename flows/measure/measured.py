@@ -172,6 +172,9 @@ class Finder:
         if isinstance(found, Missing):
             where = choice.profile or choice.target
             raise UsageError(f"{where} cannot be measured here: {found.why}", hint=found.hint)
+        if found.emulated and not self.settings.emulated:
+            text = f"this machine only emulates the device: {found.name}"
+            raise UsageError(text, hint="--emulated measures it, which says nothing of the device")
         return found
 
     def _folder(self, name: str) -> Path:

@@ -83,6 +83,17 @@ class FailureGroup:
         return {"class": str(told.pop("failure")), **told}
 
 
+def since_when(group: FailureGroup, failing: Mapping[str, str]) -> str:
+    """Since which sweep the cells of a cause fail; `failing`: the stamp for each that failed
+    before."""
+    cells = (*group.cells, *group.exports)
+    known = [failing[cell] for cell in cells if cell in failing]
+    if not known:
+        return "new"
+    new = len(cells) - len(known)
+    return f"since {min(known)}" + (f", {new} new" if new else "")
+
+
 def group_failures(outcomes: Iterable[Outcome], sweep: str = "") -> tuple[FailureGroup, ...]:
     """The causes of all failures, those with the most cells first.
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 
 from flows.observe.evidence import judged_of, notices_of, partly_taken, run_on
+from flows.observe.failures import since_when
+from flows.observe.since import earlier_sweeps, failing_since
 from flows.observe.summary import Summary, open_text
 from flows.observe.unserved import unserved_of
 from flows.output.quantity import brief, limited, plain_text, show_duration, show_moment, show_size
@@ -33,7 +36,9 @@ def print_status(
 ) -> None:
     """For people: the cells (or with `failed_only` the causes of failures), then who is at work."""
     if failed_only:
-        print_causes(summary, outcomes)
+        earlier = earlier_sweeps(state, info)
+        failing = failing_since(state, earlier, outcomes)
+        print_causes(summary, outcomes, failing if earlier else None)
     elif outcomes:
         rows = [(one.cell, one.status, _facts(one)) for one in outcomes]
         print(f"{render(('cell', 'status', ''), rows)}\n")
@@ -72,11 +77,19 @@ def idle_lines(state: StateReader, info: SweepInfo, summary: Summary) -> list[st
     return lines
 
 
-def print_causes(summary: Summary, outcomes: list[Outcome]) -> None:
-    """Each cause with its cells and the end of one log, since the others say the same."""
+def print_causes(
+    summary: Summary, outcomes: list[Outcome], failing: Mapping[str, str] | None = None
+) -> None:
+    """Each cause with its cells and the end of one log, since the others say the same.
+
+    `failing`: since which sweep cells fail; None: there is no sweep before this one.
+    """
     known = {one.cell: one for one in outcomes}
     for group in summary.groups:
         print("\n".join(group.lines(indent="")))
+        if failing is not None:
+            since = since_when(group, failing)
+            print("  new in this sweep" if since == "new" else f"  {since}")
         members = (*group.cells, *group.exports)
         if len(members) > 1:
             lines = [f"    {known[cell].status:<14} {cell}" for cell in members]

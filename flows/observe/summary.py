@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from flows.observe.failures import FailureGroup, group_failures
 from flows.observe.unserved import unserved_of
+from flows.output.grid import grid_lines
 from flows.output.quantity import counted, limited
 from flows.stop import Stop
 from matrix.errors import Exit
@@ -20,6 +21,7 @@ from state.transitions import FINAL
 if TYPE_CHECKING:
     from state.reading import StateReader
 
+_GOOD, _SAME = "ok", "same"
 MOST_CAUSES = 20
 """Causes, and cells without a benchmark, that the end of a sweep names."""
 
@@ -55,6 +57,8 @@ class Summary:
     """The exit code of the last run, if something stopped it."""
     flags: str = ""
     """What commands in hints need besides the stamp."""
+    marks: Mapping[str, str] = field(default_factory=dict)
+    """A word for each cell, see `grid`."""
 
     @property
     def unfinished(self) -> bool:
@@ -107,6 +111,10 @@ class Summary:
             for member, why in lacks.items()
         )
         return [self.headline(), *self._causes(), *lacking, *self._benches(), *waiting]
+
+    def grid(self) -> Iterator[str]:
+        """Models and targets, with the class of what failed."""
+        return grid_lines(self.marks, (_GOOD, _SAME), left_out=str(Status.SKIPPED))
 
     def headline(self) -> str:
         """The counts."""
@@ -212,7 +220,7 @@ def summarize(
     failed = []
     still_open: Counter[bool] = Counter()
     good = set()
-    incomplete = {}
+    incomplete, marks = {}, {}
     for one in outcomes:
         if lacks := (one.detail or {}).get("left_out"):
             incomplete[one.cell] = {str(cell): str(why) for cell, why in dict(lacks).items()}
@@ -221,6 +229,7 @@ def summarize(
         export = is_export(one.cell)
         if not export:
             counts[one.status] += 1
+            marks[one.cell] = _mark(one, publish=publish)
         if one.status.failed:
             failed.append(one)
         if one.status.open or (publish and one.status is Status.VERIFIED):
@@ -240,4 +249,15 @@ def summarize(
         unmeasured=states[BenchState.WANTED],
         unmeasurable=tuple(one for one in measures if one.state is BenchState.FAILED),
         incomplete=incomplete,
+        marks=marks,
     )
+
+
+def _mark(one: Outcome, *, publish: bool) -> str:
+    if one.status.failed:
+        return str(one.failure or one.status)
+    if one.status is Status.SKIPPED:
+        return str(one.status)
+    if one.status.open or (publish and one.status is Status.VERIFIED):
+        return "open"
+    return _SAME if one.status is Status.UNCHANGED else _GOOD

@@ -180,6 +180,8 @@ def print_ended(
         document = {"type": "summary", **summary.to_json(), **took.to_json(), **ended}
         print(json.dumps(document), flush=True)
         return
+    if grid := list(summary.grid()):
+        print("\n".join(["", *grid, ""]))
     print("\n".join(summary.lines()))
     if unshown:
         print(f"note: Prefect does not show all of this run: {unshown}")

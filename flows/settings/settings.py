@@ -91,7 +91,7 @@ class Settings:
     )
     emulated: bool = planned(
         False,
-        "let an emulator stand in for a device when compiling, and when measuring with --bench",
+        "let an emulator stand in for a device when compiling, measuring, tracing or tuning",
     )
     bench: bool = swept(False, "measure every published cell, on machines that have its device")
     warmup: int = measure(

@@ -154,16 +154,17 @@ class Workspace:
         from matrix.targets import load_targets
 
         own = self.settings
-        return load_targets(self._targets_file).of(own.matrix, (*own.target, *own.ep))
+        return load_targets(self.own_targets).of(own.matrix, (*own.target, *own.ep))
 
     def profiles(self) -> Profiles:
         """The device profiles with the user's own."""
         from matrix.profiles import load_profiles
 
-        return load_profiles(self.targets(), self._targets_file)
+        return load_profiles(self.targets(), self.own_targets)
 
     @property
-    def _targets_file(self) -> Path | None:
+    def own_targets(self) -> Path | None:
+        """The file with the user's own targets and profiles."""
         where = self.settings.targets_file
         return self.settings.path(where) if where else None
 

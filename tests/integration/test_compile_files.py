@@ -57,7 +57,7 @@ def test_two_models_each_with_its_binary_checked_and_the_same_again_elsewhere(
     quantized(1, tmp_path / "b.onnx")
     rows = compiled(tmp_path, "a.onnx", "b.onnx", "-o", "out")
     for row in rows:
-        assert (row["error"], row["warning"], row["checked"]["passed"]) == (None, None, True)
+        assert (row["error"], row["checked"]["passed"]) == (None, True)
         binary = tmp_path / row["binaries"][0]
         assert binary.stat().st_size > 200_000
         assert row["checked"]["compiled"]["seconds"] < row["checked"]["portable"]["seconds"]
@@ -120,13 +120,11 @@ def test_an_embedded_context_is_one_file(tmp_path: Path) -> None:
     assert [len(row["checked"][side]) for side in ("inputs", "outputs")] == [1, 1]
 
 
-def test_a_model_of_which_the_device_takes_nothing_is_a_warning(tmp_path: Path) -> None:
+def test_a_model_of_which_the_device_takes_nothing_has_failed(tmp_path: Path) -> None:
     unsupported(tmp_path / "plain.onnx")
     done = run(tmp_path, "plain.onnx", "--profile", "htp73", "--emulated", "-o", "out")
-    assert done.returncode == 0
-    assert "warning  plain.onnx: no EPContext: QNNExecutionProvider takes no operator of it" in (
-        done.stdout
-    )
+    assert done.returncode == 1
+    assert "FAILED   plain.onnx: QNNExecutionProvider takes no operator of it" in done.stdout
     assert names(tmp_path / "out") == []
 
 

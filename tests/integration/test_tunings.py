@@ -68,7 +68,7 @@ def _quiet(ledger: Ledger) -> tuple[int, int]:
 def test_vendors_runtimes(tmp_path: Path, target: str, runtime: str, hypothesis: str) -> None:
     installing.runtime(runtime)
     project = tuning_project(tmp_path)
-    project.env["MODELMILL_RUNTIMES"] = runtime
+    project.env |= {"MODELMILL_RUNTIMES": runtime, "MODELMILL_EMULATED": "1"}
     found = _tuned(project, words("night", target, hypothesis))
     tuning, trials = found["tuning"], {one["key"]: one for one in found["trials"]}
     assert tuning["runtime"]["emulated"] is (runtime == "qnn")

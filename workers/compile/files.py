@@ -44,7 +44,6 @@ class Compiled:
     """Files that the context model refers to; several models may share one."""
     seconds: float = 0.0
     error: str = ""
-    warning: str = ""
     checked: Checked | None = None
     sharing: Mapping[str, int] | None = None
     """Of models in one context: the number of `graphs`, and their bytes `together`."""
@@ -128,7 +127,7 @@ class FileCompiler:
     def _failed(self, source: Path, error: BuildFailed) -> Compiled:
         if error.failure is FailureClass.UNSUPPORTED:
             provider = self.runtime.provider
-            return Compiled(source, warning=f"no EPContext: {provider} takes no operator of it")
+            return Compiled(source, error=f"{provider} takes no operator of it: nothing is written")
         return Compiled(source, error=error.reason)
 
     def _outcome(self, context: Context, group: Group) -> Compiled:

@@ -33,8 +33,8 @@ def add(parser: Parser) -> None:
         help="seed for the order of turns in a comparison; default: random")
     add("--wait", action="store_true",
         help="wait until nothing else is built or measured on this machine")
-    names = ("engine", "runtimes", "allow_ep_download", "timeout", "memory", "key", "model", "only",
-             "skip", "package", *PLACES)
+    names = ("engine", "runtimes", "allow_ep_download", "emulated", "timeout", "memory", "key",
+             "model", "only", "skip", "package", *PLACES)
     add_settings(parser, (*OF_MEASURING, *names), as_json=True)
     # fmt: on
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from flows.cli.arguments import CATALOG, Arguments, Parser, add_settings
 from flows.features import feature
 from flows.output.console import print_json
+from flows.output.grid import grid_lines
 from flows.output.quantity import counted, parse_duration, parse_size, show_duration, show_size
 from flows.output.table import render
 from flows.settings.settings import OF_A_SWEEP, OPTIONS, PLACES, SELECTION, Settings
@@ -86,6 +87,9 @@ def print_plan(plan: Plan, settings: Settings) -> None:
     table = render(("cell", "precision", "opset", "package", "version"), rows)
     print(table, *notice_lines(plan.notices), sep="\n")
     skipped = sum(cell.skip is not None for cell in plan.cells())
+    marks = {cell.id: "skipped" if cell.skip else cell.policy.precision for cell in plan.cells()}
+    if grid := list(grid_lines(marks)):
+        print("\n".join(["", *grid]))
     index = f"index {plan.index_package} {plan.index_version}"
     print(f"\n{size_of(plan)} ({skipped} skipped), {index}\n")
     shown = [

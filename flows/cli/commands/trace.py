@@ -28,8 +28,8 @@ _NUMBERS = {
 }
 """Flags with default, least, most and help."""
 _SETTINGS = (
-    "engine", "runtimes", "allow_ep_download", "timeout", "memory", "package", "tries",
-    "publish_timeout", "key",
+    "engine", "runtimes", "allow_ep_download", "emulated", "timeout", "memory", "package",
+    "tries", "publish_timeout", "key",
 )  # fmt: skip
 
 

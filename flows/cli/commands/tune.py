@@ -52,7 +52,7 @@ def add(parser: Parser) -> None:
         help="write all sessions to a file that --replay judges again, anywhere")
     add("--dest", type=Path, metavar="FOLDER",
         help="folder for NAME.html, NAME.md and NAME.json: with report (default: the current one)"
-             " or --replay (default: none is written)")
+             " or for FILE-replayed.html, ... with --replay (default: none is written)")
     add("--learn", action="store_true",
         help="with --replay: add what the sessions show to the knowledge base")
     add("--fleet", action="store_true",
@@ -233,7 +233,10 @@ def _replay(arguments: Arguments) -> Exit:
         from flows.tune.document import Document
         from flows.tune.page import write
 
-        told = Document(name="replay", tunings=tuple(one.part for one in found))
+        # By the files, so that one replay does not overwrite the pages of another.
+        stems = list(dict.fromkeys(path.stem for path in arguments.replay))
+        name = "-".join([*stems[:3], "replayed"])
+        told = Document(name=name, tunings=tuple(one.part for one in found))
         for path in write(told, arguments.settings.path(arguments.dest)):
             tell(f"wrote {path}")
     if arguments.learn:

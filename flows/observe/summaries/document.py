@@ -3,7 +3,6 @@ short."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import zip_longest
@@ -12,12 +11,12 @@ from typing import Any
 
 from flows.observe.diff.comparison import ChangeKind, Comparison, compare
 from flows.observe.evidence import judged_of, run_on
-from flows.observe.failures import FailureGroup
+from flows.observe.failures import FailureGroup, since_when
 from flows.observe.progress import UNSHOWN
+from flows.observe.since import earlier_sweeps, failing_since
 from flows.observe.summary import Summary, summary_of
 from flows.output.quantity import counted, show_duration
 from matrix.model import is_export
-from matrix.status import Status
 from state.reading import StateReader
 from state.records import Event, Kind, Outcome, SweepInfo
 
@@ -112,12 +111,7 @@ class SummaryDocument:
 
     def since_when(self, group: FailureGroup) -> str:
         """Since which sweep the cells of a cause fail; empty: there is none before this one."""
-        cells = (*group.cells, *group.exports)
-        known = [self.failing[cell] for cell in cells if cell in self.failing]
-        if self.since is None or not known:
-            return "new" if self.since else ""
-        new = len(cells) - len(known)
-        return f"since {min(known)}" + (f", {new} new" if new else "")
+        return since_when(group, self.failing) if self.since else ""
 
     def to_json(self) -> dict[str, Any]:
         """The content of summary.json."""
@@ -167,44 +161,6 @@ def _unshown(state: StateReader, info: SweepInfo) -> str:
     notices = state.events(info.id, begun.id if begun else 0, kind=Kind.NOTICE)
     told = [one.data[UNSHOWN] for one in notices if one.data and UNSHOWN in one.data]
     return str(told[-1]) if told else ""
-
-
-def kind_of(info: SweepInfo) -> tuple[object, ...]:
-    """What sweeps have in common that are compared: feed, catalog and selection."""
-    selected = json.dumps(info.selection, sort_keys=True, default=list)
-    return (info.feed, info.publish, info.settings.get("catalog"), selected)
-
-
-def earlier_sweeps(state: StateReader, info: SweepInfo) -> list[SweepInfo]:
-    """The sweeps before this one with the same catalog, selection and feed, the newest first."""
-    earlier = [
-        one
-        for one in state.sweeps()
-        if one.id != info.id
-        and one.exit_code is not None
-        and one.created_at < info.created_at
-        and kind_of(one) == kind_of(info)
-    ]
-    return sorted(earlier, key=lambda one: -one.created_at)
-
-
-def failing_since(
-    state: StateReader, earlier: Iterable[SweepInfo], outcomes: Iterable[Outcome]
-) -> dict[str, str]:
-    """Of the cells that fail and failed in the last sweep that came to an end with them, the stamp
-    of the first sweep of those that they have failed in since."""
-    found: dict[str, str] = {}
-    failing = {one.cell for one in outcomes if one.status.failed}
-    for sweep in earlier:
-        if not failing:
-            break
-        statuses = state.statuses(sweep.id)
-        for cell in failing & statuses.keys():
-            if statuses[cell].failed:
-                found[cell] = sweep.stamp
-            elif statuses[cell].done and statuses[cell] is not Status.SKIPPED:
-                failing.discard(cell)
-    return found
 
 
 _COPIED = (

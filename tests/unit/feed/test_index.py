@@ -75,9 +75,19 @@ def test_only_what_was_published_is_available() -> None:
     assert not replace(CELL, status=Status.CONFLICT).available
 
 
-def test_folders_never_meet() -> None:
-    fp16 = replace(CELL, id="x:fp16", precision="fp16", version=CELL.version + "-fp16")
-    folders = SweepIndex("s", (CELL, fp16, FAILED)).folders()
-    assert folders[FAILED.id] == PurePosixPath("modelmill-org-net", "ov_cpu")
-    assert folders[CELL.id] == PurePosixPath("modelmill-org-net", CELL.version)
-    assert len(set(folders.values())) == 3
+@pytest.mark.parametrize(
+    ("package", "version", "target", "folder"),
+    [
+        ("modelmill-org-net", "0.0.0-s-qnn-npu-org-net", "qnn_npu", "qnn_npu"),
+        ("modelmill-org-net", "0.0.0-s-qnn-npu-org-net-fp16", "qnn_npu", "qnn_npu-fp16"),
+        ("modelmill-org-net", "0.0.0-s-qnn-npu-org-net-htp73", "qnn_npu+htp73", "qnn_npu+htp73"),
+        ("modelmill-org-net", "0.0.0-s-qnn-npu-org-net-ner", "qnn_npu", "qnn_npu-ner"),
+        ("all", "0.0.0-s-qnn-npu-org-net", "qnn_npu", "qnn_npu-org-net"),
+        ("modelmill-long-1a2b", "0.0.0-s-qnn-npu-long-1a2b", "qnn_npu", "qnn_npu"),
+    ],
+)
+def test_a_cell_is_pulled_into_one_folder_whatever_else_exists(
+    package: str, version: str, target: str, folder: str
+) -> None:
+    one = replace(CELL, model="org/net", package=package, version=version, target=target)
+    assert one.folder == PurePosixPath(package, folder)

@@ -28,14 +28,14 @@ def test_each_file_has_its_own_lines_and_failures_are_counted(tmp_path: Path) ->
         Compiled(Path("a.onnx"), **shared, checked=checked),  # type: ignore[arg-type]
         Compiled(Path("b.onnx"), **shared),  # type: ignore[arg-type]
         Compiled(Path("c.onnx"), error="the compiler has crashed"),
-        Compiled(Path("d.onnx"), warning="no EPContext: X takes no operator of it"),
+        Compiled(Path("d.onnx"), error="X takes no operator of it"),
     ]
     text = "\n".join(result_lines(done))
     for part in (
         "compiled a.onnx -> ", "checked: answers", "opens in 0.1s", "not checked",
-        "FAILED   c.onnx: the compiler has crashed", "warning  d.onnx: no EPContext",
+        "FAILED   c.onnx: the compiler has crashed", "FAILED   d.onnx: X takes no",
         "a.bin (1.0 kB) holds 2 graphs",
-        "1 of 4 models failed",
+        "2 of 4 models failed",
     ):  # fmt: skip
         assert part in text, text
     assert result_to_json(done[2])["error"] == "the compiler has crashed"

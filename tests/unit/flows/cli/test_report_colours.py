@@ -13,6 +13,7 @@ from flows.output.meanings import Tone
 Rgb = tuple[float, float, float]
 
 CSS = files("flows.report").joinpath("assets", "report.css").read_text("utf-8")
+SCREEN, _, PAPER = CSS.partition("@media print")
 # Machado, Oliveira, Fernandes (2009), full severity, in linear RGB.
 VISION = {
     "usual": ((1, 0, 0), (0, 1, 0), (0, 0, 1)),
@@ -35,7 +36,7 @@ VISION = {
 
 
 def themes() -> dict[str, dict[str, str]]:
-    blocks = re.findall(r"(:root[^{]*)\{(.*?)\}", CSS, re.DOTALL)
+    blocks = re.findall(r"(:root[^{]*)\{(.*?)\}", SCREEN, re.DOTALL)
     found = {}
     for selector, body in blocks:
         name = {":root": "light", ":root[data-theme": "dark"}.get(
@@ -87,6 +88,17 @@ def lab(colour: Rgb) -> Rgb:
 def distance(one: str, other: str, vision: str) -> float:
     first, second = lab(seen(one, vision)), lab(seen(other, vision))
     return float(sum((a - b) ** 2 for a, b in zip(first, second, strict=True)) ** 0.5)
+
+
+def test_on_paper_failures_are_the_darkest_and_can_be_read() -> None:
+    body = re.search(r":root.*?\{(.*?)\}", PAPER, re.DOTALL)
+    assert body
+    colours = dict(re.findall(r"--([\w-]+):\s*(#[0-9a-f]{6})\b", body[1]))
+    assert colours.keys() >= themes()["light"].keys() - {"focus", "hover"}
+    shades = {tone: luminance(linear(colours[f"{tone}-bg"])) for tone in Tone}
+    assert min(shades, key=shades.__getitem__) is Tone.BAD
+    for tone in Tone:
+        assert contrast(colours[f"{tone}-bg"], colours[f"{tone}-fg"]) > 4.5
 
 
 def test_dark_is_the_same_whether_chosen_or_asked_for_by_the_system() -> None:

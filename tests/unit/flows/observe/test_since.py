@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from feed.azure.address import package_page
-from flows.observe.summaries.document import earlier_sweeps, summary_document
+from flows.observe.since import earlier_sweeps
+from flows.observe.status import print_status
+from flows.observe.summaries.document import summary_document
 from flows.observe.summaries.markdown import markdown
 from state.records import SweepInfo
 from state.state import State, open_state
@@ -50,7 +54,9 @@ def test_the_first_sweep_has_none_before_it(harness: SweepHarness) -> None:
     assert "Since" not in markdown(told)
 
 
-def test_a_failure_says_since_which_sweep(harness: SweepHarness) -> None:
+def test_a_failure_says_since_which_sweep(
+    harness: SweepHarness, capsys: pytest.CaptureFixture[str]
+) -> None:
     bad = {"quantize": "fail:QUANTIZE"}
     for stamp, failing in {"n1": (), "n2": ("broke",), "n3": ("broke", "late")}.items():
         acts = {name: bad if name in failing else {} for name in ("broke", "late")}
@@ -62,6 +68,9 @@ def test_a_failure_says_since_which_sweep(harness: SweepHarness) -> None:
     (group,) = told.summary.groups
     assert told.since_when(group) == "since n2, 1 new"
     assert "| since n2, 1 new |" in markdown(told)
+    outcomes = list(told.outcomes)
+    print_status(harness.state, told.info, told.summary, outcomes, failed_only=True)
+    assert "  since n2, 1 new\n" in capsys.readouterr().out
     assert reported(harness.state, told.info)["failures"][0]["since"] == "since n2, 1 new"
 
 

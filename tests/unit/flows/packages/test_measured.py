@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
-from flows.measure.measured import Finder
+import pytest
+
+from flows.measure.measured import Choice, Finder
+from flows.settings.resolution import resolve
 from matrix.digest import FileEntry
+from matrix.errors import UsageError
+from tests.measuring.runtimes import NPU
 from workers.verify.ladder.subject import Subject
 
 
@@ -18,6 +24,20 @@ def test_a_package_is_measured_on_its_first_judged_sample(tmp_path: Path) -> Non
     finder = Finder(nothing, nothing, nothing, nothing, nothing)
     (graph,) = finder._graphs(package)
     assert graph.inputs == (tmp_path / "samples" / "00.npz",)
+
+
+@pytest.mark.parametrize("emulated", [False, True])
+def test_an_emulator_stands_in_for_a_device_only_if_asked(tmp_path: Path, emulated: bool) -> None:
+    settings = resolve({"home": str(tmp_path), "emulated": emulated}, {}, tmp_path)
+    runtimes = SimpleNamespace(for_target=lambda _target: NPU)
+    finder = Finder(settings, *cast("Any", (runtimes, None, None, None)))
+    choice = Choice(target="qnn_npu")
+    if emulated:
+        assert finder.runtime(choice) is NPU
+        return
+    with pytest.raises(UsageError, match="only emulates the device") as refused:
+        finder.runtime(choice)
+    assert "--emulated" in refused.value.hint
 
 
 def test_each_component_has_samples_of_its_own(tmp_path: Path) -> None:

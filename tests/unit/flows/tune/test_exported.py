@@ -85,7 +85,7 @@ def test_the_command_judges_exports_and_nothing_else(
     shown = capsys.readouterr().out
     assert "judged again" in shown
     assert "0 verdicts that the sessions do not support" in shown
-    assert (file.parent / "replay.html").exists()
+    assert (file.parent / f"{file.stem}-replayed.html").exists()
     assert main(["tune", "--replay", str(file), "--json", "--min-gain", "50%"]) == 0
     rows = {row["trial"]: row for row in json.loads(capsys.readouterr().out)}
     assert rows["opset-19"]["recorded"] == "better"
