@@ -140,6 +140,10 @@ class Workspace:
     def _expect_state(self) -> None:
         if not self.has_state():
             hint = "run a sweep first, or name it with --state"
+            above = [folder / HOME_NAME for folder in self.settings.cwd.parents]
+            if homes := [home for home in above if (home / "state.db").is_file()]:
+                nearest = os.path.relpath(homes[0], self.settings.cwd)
+                hint = f"sweeps of a folder above are in --home {nearest}"
             raise Unusable(f"there is no state at {self.state}", hint=hint)
 
     def open_feed(self) -> Feed:

@@ -248,3 +248,20 @@ def test_hints_keep_passwords_to_themselves(
     said = capsys.readouterr()
     assert said.err
     assert "s3cr3t" not in said.out + said.err
+
+
+def test_a_home_in_a_folder_above_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    below = tmp_path / "deep" / "er"
+    below.mkdir(parents=True)
+    monkeypatch.chdir(below)
+    assert main(["status"]) == 5
+    assert "--home" not in capsys.readouterr().err
+    home = tmp_path / ".modelmill"
+    home.mkdir()
+    (home / "state.db").touch()
+    assert main(["status"]) == 5
+    assert f"(sweeps of a folder above are in --home {Path('../../.modelmill')})" in (
+        capsys.readouterr().err
+    )
