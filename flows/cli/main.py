@@ -26,6 +26,7 @@ from flows.output.console import (
     paint,
     safe_output,
     shell_word,
+    tell,
 )
 from matrix.errors import Exit, MillError
 
@@ -213,7 +214,7 @@ def _ended(error: BaseException) -> int:
     if isinstance(error, SystemExit):  # --help and --version
         return int(error.code or 0)
     if isinstance(error, KeyboardInterrupt):
-        _say("interrupted (run the same command again)")
+        tell("interrupted (run the same command again)")
         return Exit.INTERRUPTED
     if isinstance(error, MillError):
         _say(str(error))
@@ -260,7 +261,7 @@ def _complete_hints(arguments: Arguments, out: Output) -> None:
 
 
 def _say(text: str) -> None:
-    print(f"{paint('modelmill:', 'red', sys.stderr)} {text}", file=sys.stderr)
+    print(f"{paint('error:', 'red', sys.stderr)} {text}", file=sys.stderr)
 
 
 def complete(line: str) -> None:

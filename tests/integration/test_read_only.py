@@ -89,7 +89,7 @@ def test_what_has_to_write_says_so_in_a_line(mounted: Project) -> None:
     for one in ran[:-1]:
         assert one.code in {2, 3, 5}, one
         assert one.err.count("\n") == 1, one
-        assert one.err.startswith("modelmill: "), one
+        assert one.err.startswith("error: "), one
     assert ran[-1].code == 0
 
 

@@ -55,7 +55,7 @@ def refused(capsys: pytest.CaptureFixture[str], *argv: str, code: int = 2) -> st
     assert main(list(argv)) == code
     said = capsys.readouterr()
     assert said.out in {"", "planning the sweep\n"}
-    assert said.err.startswith("modelmill: ")
+    assert said.err.startswith("error: ")
     assert "Traceback" not in said.err
     return said.err
 
@@ -79,7 +79,7 @@ def test_all_faults_are_told_together_each_in_its_line(project: Project) -> None
     ran = project.run("sweep", "catalog.toml", plain=False)
     assert (ran.code, ran.out) == (2, "planning the sweep\n")
     first, *lines = ran.err.splitlines()
-    assert first == f"modelmill: {len(lines)} problems in the plan:"
+    assert first == f"error: {len(lines)} problems in the plan:"
     assert len(lines) >= len(FAULTS) - 3
     assert all(line.startswith("  catalog.toml: ") for line in lines)
     assert files_below(project.folder) == {"catalog.toml"}

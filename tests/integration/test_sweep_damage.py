@@ -20,7 +20,7 @@ ONE_CELL = ("--target", "mlas_cpu")
 def one_line(ran: Ran) -> str:
     """The error: a line for a person, not a traceback."""
     assert ran.code == 5, ran
-    assert ran.err.startswith("modelmill: ")
+    assert ran.err.startswith("error: ")
     assert ran.err.count("\n") == 1
     return ran.err
 

@@ -131,7 +131,7 @@ def test_a_login_that_is_refused_at_once_builds_nothing(remote: Remote) -> None:
     remote.faults(preflight=["denied"])
     ran = remote.run("sweep")
     assert ran.code == 3
-    assert ran.err.startswith("modelmill: preflight: denied")
+    assert ran.err.startswith("error: preflight: denied")
     assert not remote.project.journal()
 
 

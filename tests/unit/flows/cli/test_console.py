@@ -126,7 +126,7 @@ def test_what_the_system_refuses_is_a_line(
     streams.setattr(cli, "build_parser", refuse)
     assert cli.main([]) == Exit.UNUSABLE
     assert capsys.readouterr().err == (
-        "modelmill: /full/file: No space left on device"
+        "error: /full/file: No space left on device"
         " (free space, or choose a place on another disk with --home)\n"
     )
 

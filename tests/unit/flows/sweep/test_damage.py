@@ -144,7 +144,7 @@ def test_no_damage_breaks_a_command(
         told = capsys.readouterr().err
         # 130: what was planned again is left open, nothing builds here.
         assert code in {0, 1, 2, 4, 5, 130}, (command, text, told)
-        assert code != 5 or told.startswith("modelmill: "), (command, text, told)
+        assert code != 5 or told.startswith("error: "), (command, text, told)
 
 
 NUMBERS = {

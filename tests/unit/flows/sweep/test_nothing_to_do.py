@@ -63,7 +63,7 @@ def test_a_tuning_of_a_fleet_goes_on_as_a_tuning(
     step = f"modelmill tune --resume {info.stamp} --fleet"
     for verb in ("resume", "retry"):
         assert main([verb, info.stamp, "--home", str(harness.root)]) == Exit.USAGE
-        told = f"modelmill: {info.stamp} is a tuning of a fleet (continue it: {step})\n"
+        told = f"error: {info.stamp} is a tuning of a fleet (continue it: {step})\n"
         assert capsys.readouterr().err == told
     assert main(["cancel", info.stamp, "--home", str(harness.root)]) == Exit.OK
     said = capsys.readouterr().out
