@@ -39,6 +39,8 @@ def themes() -> dict[str, dict[str, str]]:
     blocks = re.findall(r"(:root[^{]*)\{(.*?)\}", SCREEN, re.DOTALL)
     found = {}
     for selector, body in blocks:
+        if "," in selector:  # on paper, light and dark are one
+            continue
         name = {":root": "light", ":root[data-theme": "dark"}.get(
             selector.strip().split("=")[0], "dark by system"
         )
