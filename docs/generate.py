@@ -29,6 +29,7 @@ from matrix.catalog import load_catalog
 from matrix.hypotheses import Hypothesis
 from matrix.model import Target
 from matrix.policy import default_of
+from matrix.profiles import load_profiles
 from matrix.reader import Entry
 from matrix.session_options import LEVELS
 from matrix.space import read_space, shipped
@@ -342,6 +343,16 @@ def _catalog() -> Iterator[str]:
     yield _targets(known)
     yield "## The targets that the matrix 2026 adds\n\nChosen by `--matrix 2026`, or by name.\n\n"
     yield _targets(row for row in known.every if row not in known.rows)
+
+    yield "## Device profiles\n\nWhat `compile` can aim at, and what of it has been tried.\n\n"
+    profiles = load_profiles(known)
+    yield _table(
+        ("label", "target", "runtime", "device", "tried"),
+        [
+            (f"`{one.label}`", f"`{one.target}`", one.runtime, one.why, profiles.tried[one.label])
+            for one in profiles
+        ],
+    )
 
 
 def _targets(rows: Iterable[Target]) -> str:

@@ -18,6 +18,7 @@ NEVER = {
     "DmlExecutionProvider": "DirectML keeps no compiled form",
     "CUDAExecutionProvider": "its kernels are compiled already",
     "MIGraphXExecutionProvider": "it writes no EPContext model",
+    "WebGpuExecutionProvider": "it writes no EPContext model",
 }
 """Providers that cannot compile ahead of time, with the reason."""
 
@@ -25,8 +26,12 @@ NEVER = {
 class Profiles:
     """All profiles in order, found by label."""
 
-    def __init__(self, rows: Mapping[str, Profile], targets: Targets) -> None:
+    def __init__(
+        self, rows: Mapping[str, Profile], targets: Targets, tried: Mapping[str, str]
+    ) -> None:
         self._rows = dict(rows)
+        self.tried = tried
+        """What has been tried of each, where its row says so: no part of any package."""
         self._targets = targets
 
     def __iter__(self) -> Iterator[Profile]:
@@ -46,7 +51,7 @@ class Profiles:
             )
         if not provider:
             raise UsageError(f"unknown profile {quote(name)}", hint=hint(name, self._rows))
-        providers = {row.label: row.provider for row in self._targets}
+        providers = {row.label: row.provider for row in self._targets.every}
         fitting = ", ".join(row.label for row in self if providers[row.target] == provider)
         none = "it has no profile here; write one into a targets file: docs/compile.md"
         raise UsageError(
@@ -63,14 +68,16 @@ def load_profiles(targets: Targets, extra: Path | None = None) -> Profiles:
     """The shipped profiles, and after them those of the user's own targets file."""
     problems: list[Problem] = []
     rows: dict[str, Profile] = {}
+    tried: dict[str, str] = {}
     for path in (DATA, extra) if extra else (DATA,):
         top = Entry(parse_toml(read_text(path), path.name), path.name, problems)
         for entry in top.rows("profile", "label"):
-            row = _profile(entry, targets)
-            rows.update({row.label: row} if row else {})
+            told = entry.text("tried") or ""
+            if row := _profile(entry, targets):
+                rows[row.label], tried[row.label] = row, told
     if problems:
         raise PlanError(problems)
-    return Profiles(rows, targets)
+    return Profiles(rows, targets, tried)
 
 
 def _profile(entry: Entry, targets: Targets) -> Profile | None:
@@ -87,7 +94,7 @@ def _check(entry: Entry, row: Profile, targets: Targets) -> None:
             entry.bad(f"file_options names {quote(name)}, which options lacks")
     if not row.target:
         return
-    known = {target.label: target for target in targets}
+    known = {target.label: target for target in targets.every}
     if row.target not in known:
         entry.bad(f"unknown target {quote(row.target)}", hint(row.target, known))
     elif known[row.target].provider in NEVER:

@@ -24,6 +24,7 @@ from machine.disk import existing, free
 from machine.files import temporary_folder
 from machine.ledger import Ledger
 from matrix.errors import MillError, Unusable
+from workers.compile.check import VIRTUAL
 from workers.compile.devices import available
 from workers.errors import BuildFailed
 from workers.host.client import EngineHost
@@ -167,6 +168,7 @@ def _runtimes(settings: Settings, logs: Path) -> Iterator[Finding]:
                     yield Finding(what, Health.NOTE, f"missing: {one.why}{use}", one.hint)
                 else:
                     how = f"emulated ({one.detail})" if one.emulated else one.detail or "native"
+                    how += ": compiles only" if one.virtual else ""
                     yield Finding(what, Health.GOOD, f"{one.version}, {how}")
             for target in targets:
                 own, what = pool.for_target(target), f"verify {target.label}"
@@ -202,6 +204,8 @@ def profile_findings(settings: Settings, pool: Runtimes) -> Iterator[Finding]:
             yield Finding(what, Health.NOTE, f"cannot be compiled for: {here.why}", here.hint)
             continue
         text, mend = f"compiled for and checked on {here.name}", ""
+        if here.virtual:
+            text = f"compiled for by {here.version}, and not checked: {VIRTUAL}"
         if not here.shared_contexts:
             text += ", which cannot open shared contexts: those are compiled, but not checked"
         if here.emulated and not settings.emulated:

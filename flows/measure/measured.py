@@ -25,7 +25,7 @@ from matrix.nearest import hint, quote
 from workers.build.budgets import DiskBudget
 from workers.build.built import Built
 from workers.build.claim import Claim
-from workers.compile.check import SHARED
+from workers.compile.check import SHARED, VIRTUAL
 from workers.compile.devices import runtime_for
 from workers.errors import BuildFailed
 from workers.host.watch import HostLimits
@@ -167,6 +167,8 @@ class Finder:
         target = work.targets().get(profile.target if profile else choice.target or "")
         if profile:
             found = runtime_for(self.runtimes, profile, target, emulated=True)
+            if isinstance(found, Runtime) and found.virtual:
+                found = Missing(found.provider, found.device, VIRTUAL)
         else:
             found = self.runtimes.for_target(target)
         if isinstance(found, Missing):

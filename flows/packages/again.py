@@ -16,6 +16,7 @@ from flows.settings.workspace import Workspace
 from matrix.digest import tree_digest
 from matrix.errors import NothingSelected
 from matrix.model import EXPORT
+from workers.compile.check import VIRTUAL
 from workers.compile.devices import runtime_for
 from workers.runtimes.pool import Runtimes
 from workers.runtimes.runtime import Missing, Runtime
@@ -65,7 +66,10 @@ def _own(work: Workspace, runtimes: Runtimes, column: str) -> Runtime | Missing:
     target = work.targets().get(label.partition(":")[0])
     if not profile:
         return runtimes.for_target(target)
-    return runtime_for(runtimes, work.profiles().get(profile), target, emulated=True)
+    found = runtime_for(runtimes, work.profiles().get(profile), target, emulated=True)
+    if isinstance(found, Runtime) and found.virtual:
+        return Missing(found.provider, found.device, VIRTUAL)
+    return found
 
 
 def verified_again(settings: Settings, stamp: str, told: Callable[[str], None]) -> Iterator[Again]:

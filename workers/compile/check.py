@@ -23,6 +23,9 @@ SETS = 3
 SHARED = "this emulator cannot open a context that holds several graphs"
 
 
+VIRTUAL = "the device that it is compiled for is not here"
+
+
 @dataclass(frozen=True, slots=True)
 class Opening:
     """What opening a model took."""
@@ -55,6 +58,8 @@ def check_compiled(
     shared: bool,
 ) -> Checked:
     """Open and run the portable model, then the compiled one, on the provider that compiled."""
+    if runtime.virtual:
+        return Checked(None, VIRTUAL)
     if shared and not runtime.shared_contexts:
         return Checked(None, SHARED)
     reference = scratch / "reference.npz"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import platform
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from matrix.errors import UsageError
 from matrix.model import Profile, Target
 from matrix.targets import Targets
 from workers.runtimes.pool import Runtimes
-from workers.runtimes.runtime import KINDS, WINDOWS_ML, Missing, Runtime, kind_named
+from workers.runtimes.runtime import KINDS, ORT, Kind, Missing, Runtime, kind_named, kinds_for
 
 
 def runtime_for(
@@ -22,18 +22,18 @@ def runtime_for(
 ) -> Runtime | Missing:
     """The runtime that compiles for a profile here, with the profile's options; or why there is
     none."""
-    kind = kind_named(profile.runtime)
+    name, _at, virtual = profile.runtime.partition("@")
+    kind = kind_named(name)
     if kind is None:
         raise UsageError(
-            f"profile {profile.label} names an unknown runtime '{profile.runtime}'",
+            f"profile {profile.label} names an unknown runtime '{name}'",
             hint=f"there are {', '.join(one.name for one in KINDS)}",
         )
-    found = runtimes.provider_on(kind, target.provider, target.device)
+    others = [] if virtual or kind is ORT else [*kinds_for(target.provider)]
+    asked = [kind, *(one for one in others if one.compiles and one is not kind and one is not ORT)]
+    found = _first(runtimes, asked, target, virtual)
     if isinstance(found, Missing):
-        other = runtimes.provider_on(WINDOWS_ML, target.provider, target.device)
-        if isinstance(other, Missing):
-            return found
-        found = other
+        return found
     if found.emulated and not profile.emulator:
         why = f"profile {profile.label} needs the device itself, and here it is emulated"
         return Missing(target.provider, target.device, why)
@@ -41,6 +41,21 @@ def runtime_for(
         why = f"{target.provider} {target.device} is emulated here"
         return Missing(target.provider, target.device, why, "allow it with --emulated")
     return replace(found, options={**found.options, **profile.options})
+
+
+def _first(
+    runtimes: Runtimes, kinds: Sequence[Kind], target: Target, virtual: str
+) -> Runtime | Missing:
+    """The first kind's that has the device, else an emulator of it, else why the very first of them
+    has neither."""
+    answers: dict[str, Runtime | Missing] = {}
+    for kind in sorted(kinds, key=lambda one: one.last):
+        found = runtimes.provider_on(kind, target.provider, target.device, virtual)
+        if isinstance(found, Runtime) and not found.emulated:
+            return found
+        answers[kind.name] = found
+    emulated = [one for one in answers.values() if isinstance(one, Runtime)]
+    return emulated[0] if emulated else answers[kinds[0].name]
 
 
 def parameters(runtime: Runtime, profile: Profile, base: Path = Path()) -> dict[str, Any]:
@@ -61,6 +76,7 @@ def parameters(runtime: Runtime, profile: Profile, base: Path = Path()) -> dict[
         "system": f"{sys.platform}-{platform.machine().lower()}",
         "emulated": runtime.emulated,
         "device": runtime.detail if profile.asks_device else "",
+        **({"virtual": runtime.virtual} if runtime.virtual else {}),
     }
 
 

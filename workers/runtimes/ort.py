@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -73,6 +73,8 @@ class OrtService(RuntimeService):
     """The providers of ONNX Runtime itself."""
 
     kind = ORT.name
+    by_device: Collection[str] = ()
+    """Options of profiles that say what the device says already."""
 
     def discover(self) -> list[dict[str, Any]]:
         """Compiled-in providers and registered devices, each provider once per device."""
@@ -131,7 +133,8 @@ class OrtService(RuntimeService):
     def session_options(self, runtime: Mapping[str, Any]) -> Any:
         """Options of sessions on a provider, for running and for compiling."""
         options = _plain_options()
-        provider, extra = runtime["provider"], dict(runtime.get("options", {}))
+        provider, given = runtime["provider"], dict(runtime.get("options", {}))
+        extra = {name: value for name, value in given.items() if name not in self.by_device}
         mine = [item for item in devices() if self._fits(item, runtime)]
         if mine:
             options.add_provider_for_devices(mine[:1], extra)

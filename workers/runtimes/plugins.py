@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from workers.engine import version
 from workers.runtimes.ort import OrtService, device_of, devices
-from workers.runtimes.runtime import QNN, WEBGPU
+from workers.runtimes.runtime import OPENVINO, QNN, WEBGPU
 from workers.sources.errors import one_line
 
 HTP = {"htp_arch": "73", "soc_model": "60"}
 """The emulated device: the HTP v73 of a Snapdragon X Elite."""
+VIRTUAL = ".virtual"
+"""The end of a name under which a library offers devices that are not here."""
 DRIVER = "os_driver_version"
 """ONNX Runtime's word for the version of the device's driver, which not every provider tells."""
 
@@ -38,6 +41,7 @@ class PluginService(OrtService):
 
     provider: str
     module: str
+    by_device = frozenset({"device_type"})
 
     def __init__(self) -> None:
         import onnxruntime
@@ -60,6 +64,40 @@ class PluginService(OrtService):
     def described(self, item: Any, told: str) -> dict[str, Any]:
         """The row of a device; empty: it is of no use."""
         return self._row(self.provider, device_of(item), told, detail=str(item.device.vendor))
+
+
+class OpenVinoPluginService(PluginService):
+    """Intel's: the devices of this machine, and NPUs that are not here, to compile for.
+
+    The package for Windows has the NPU's compiler, that for Linux has not.
+    """
+
+    kind, provider, module = "openvino_plugin", OPENVINO, "onnxruntime_ep_openvino"
+
+    def __init__(self) -> None:
+        import onnxruntime
+
+        super().__init__()
+        path = Path(self.package.get_library_path())
+        if any(path.parent.glob("*intel_npu_compiler*")):
+            onnxruntime.register_execution_provider_library(f"{OPENVINO}{VIRTUAL}", str(path))
+
+    def described(self, item: Any, told: str) -> dict[str, Any]:
+        """A virtual NPU with its generation."""
+        generation = _generation(item)
+        if not generation:
+            return super().described(item, told)
+        detail = f"NPU {generation}, which is not here"
+        return self._row(OPENVINO, device_of(item), told, detail=detail, virtual=generation)
+
+    def _fits(self, item: Any, runtime: Mapping[str, Any]) -> bool:
+        return super()._fits(item, runtime) and _generation(item) == runtime.get("virtual", "")
+
+
+def _generation(item: Any) -> str:
+    """Of a virtual NPU; empty: the device is here."""
+    there = dict(item.device.metadata).get("is_virtual") != "1"
+    return "" if there else str(dict(item.ep_metadata).get("npu_platform", ""))
 
 
 class QnnService(PluginService):

@@ -70,15 +70,17 @@ class Runtimes:
         for kind in filter(self._here, kinds_for(target.provider)):
             found = self.provider_on(kind, target.provider, target.device)
             if isinstance(found, Missing):
-                missing.append(found)
+                missing += [found] if not kind.last else []
             elif not found.emulated:
                 return found
             else:
                 emulated.append(found)
         return emulated[0] if emulated else _together(missing)
 
-    def provider_on(self, kind: Kind, provider: str, device: str) -> Runtime | Missing:
-        """A provider on a device of a kind, or why it cannot be used here."""
+    def provider_on(
+        self, kind: Kind, provider: str, device: str, virtual: str = ""
+    ) -> Runtime | Missing:
+        """A provider on a device of a kind, or on a virtual one, or why it cannot be used here."""
         found = [
             one
             for one in self.of_kind(kind)
@@ -86,17 +88,23 @@ class Runtimes:
             if one.provider.casefold() in {"", provider.casefold()}
         ]
         for one in found:
-            if isinstance(one, Runtime) and one.device == device:
+            if isinstance(one, Runtime) and (one.device, one.virtual) == (device, virtual):
                 return one
         for one in found:
             if isinstance(one, Missing):
                 return replace(one, provider=provider, device=device)
-        own = sorted({one.device for one in found})
+        own = sorted(
+            {one.device for one in found if not (isinstance(one, Runtime) and one.virtual)}
+        )
         why = f"{provider} finds no {device} here (only: {', '.join(own) or '-'})"
         if not own and kind is ORT:
             why = f"{provider} is not registered with the ONNX Runtime of this machine"
         elif not own and kind is WINDOWS_ML:
             why = f"Windows ML offers no {provider} for this machine"
+        if virtual:
+            why = (
+                f"{kind.distributions[0]} cannot compile for the {device} {virtual} on this system"
+            )
         return Missing(provider, device, why)
 
     def of_kind(self, kind: Kind) -> list[Runtime | Missing]:

@@ -44,6 +44,10 @@ class Kind:
     """The only `sys.platform` on which its package exists."""
     env: Mapping[str, str] = field(default_factory=dict)
     """Variables of its process."""
+    compiles: bool = True
+    """Whether it writes compiled models, for providers that can."""
+    last: bool = False
+    """It compiles only where no other kind has the provider."""
 
     @property
     def title(self) -> str:
@@ -96,14 +100,30 @@ KINDS = (
         # Without a GPU it then computes on the CPU, through a Vulkan driver that does so.
         env={"ORT_WEBGPU_EP_ALLOW_SOFTWARE_ADAPTER": "1"},
     ),
-    Kind("openvino", "workers.runtimes.ov:OpenVinoService", (OPENVINO,), ("openvino",), "openvino"),
-    # Last, because OpenVINO's own runtime is the one that checks portable models for its provider.
+    # Before the plug-in: it has a CPU device on every x86-64, and computes in float32 there.
+    Kind(
+        "openvino",
+        "workers.runtimes.ov:OpenVinoService",
+        (OPENVINO,),
+        ("openvino",),
+        "openvino",
+        compiles=False,
+    ),
+    Kind(
+        "openvino_plugin",
+        "workers.runtimes.plugins:OpenVinoPluginService",
+        (OPENVINO,),
+        ("onnxruntime-ep-openvino",),
+        "openvino-plugin",
+    ),
+    # Intel ended it with version 1.24: the plug-in follows it.
     Kind(
         "openvino_ep",
         "workers.runtimes.ort:OpenVinoEpService",
         (OPENVINO,),
         ("onnxruntime-openvino",),
         "",
+        last=True,
     ),
 )
 
@@ -143,6 +163,8 @@ class Runtime:
     detail: str = ""
     shared_contexts: bool = True
     """Whether it opens a compiled context that holds several graphs."""
+    virtual: str = ""
+    """The generation of a device that is not here: it is compiled for, and runs nothing."""
 
     @property
     def name(self) -> str:
@@ -158,8 +180,9 @@ class Runtime:
     def to_json(self) -> dict[str, Any]:
         """For the pipe, for keys and for the build record."""
         told = {**asdict(self), "options": dict(self.options)}
-        if not self.level:
-            del told["level"]
+        for name in ("level", "virtual"):
+            if not told[name]:
+                del told[name]
         return told
 
 

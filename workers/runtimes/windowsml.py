@@ -14,7 +14,7 @@ from typing import Any
 
 from workers.engine import version
 from workers.runtimes.ort import OrtService, device_of, devices
-from workers.runtimes.plugins import told_version
+from workers.runtimes.plugins import PluginService, told_version
 from workers.runtimes.runtime import WINDOWS_ML
 from workers.sources.errors import one_line, unsupported
 
@@ -26,6 +26,7 @@ class WindowsMlService(OrtService):
     """All providers that Windows offers for the devices of this machine."""
 
     kind = WINDOWS_ML.name
+    by_device = PluginService.by_device
 
     def __init__(self) -> None:
         import windowsml

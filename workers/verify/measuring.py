@@ -13,7 +13,7 @@ from machine.files import hash_file
 from matrix.digest import ENDS
 from workers import code
 from workers.build.claim import Claim
-from workers.compile.check import SHARED
+from workers.compile.check import SHARED, VIRTUAL
 from workers.compile.devices import runtime_for
 from workers.composition import split
 from workers.host.watch import Watching
@@ -310,4 +310,6 @@ def _not_opened(own: Runtime | Missing, subject: Subject) -> str:
     """Why this machine cannot open the compiled models; empty: it can."""
     if isinstance(own, Missing):
         return own.why
+    if own.virtual:
+        return VIRTUAL
     return SHARED if subject.shares_context and not own.shared_contexts else ""

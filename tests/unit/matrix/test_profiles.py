@@ -29,7 +29,12 @@ def test_the_shipped_profiles_aim_at_known_devices() -> None:
         ("ov_cpu", "ov_cpu", "openvino_ep", {"device_type": "CPU"}),
         ("ov_gpu", "ov_gpu", "openvino_ep", {"device_type": "GPU"}),
         ("ov_npu", "ov_npu", "openvino_ep", {"device_type": "NPU"}),
+        ("npu4000", "ov_npu", "openvino_plugin@4000", {}),
+        ("npu5010", "ov_npu", "openvino_plugin@5010", {}),
+        ("npu5020", "ov_npu", "openvino_plugin@5020", {}),
+        ("npu6010", "ov_npu", "openvino_plugin@6010", {}),
     ]
+    assert all(SHIPPED.tried[row.label] for row in SHIPPED)
     assert all(row.why for row in SHIPPED)
     assert [row.label for row in SHIPPED if row.emulator] == ["htp68", "htp73", "htp81"]
     assert [row.label for row in SHIPPED if row.asks_device] == ["ov_cpu", "ov_gpu", "ov_npu"]
@@ -48,7 +53,8 @@ def test_profiles_are_found_by_label_and_by_target() -> None:
     [("cpu", "CPUExecutionProvider"), ("mlas_cpu", "CPUExecutionProvider"),
      ("dml", "DmlExecutionProvider"), ("dml_gpu", "DmlExecutionProvider"),
      ("cuda", "CUDAExecutionProvider"), ("MIGraphX", "MIGraphXExecutionProvider"),
-     ("CUDAExecutionProvider", "CUDAExecutionProvider")],
+     ("CUDAExecutionProvider", "CUDAExecutionProvider"),
+     ("webgpu_gpu", "WebGpuExecutionProvider")],
 )  # fmt: skip
 def test_a_provider_that_cannot_compile_ahead_is_refused_with_those_that_can(
     name: str, provider: str

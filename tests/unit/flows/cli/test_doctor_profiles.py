@@ -21,7 +21,9 @@ class Machine:
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
 
-    def provider_on(self, kind: Kind, provider: str, device: str) -> Runtime | Missing:
+    def provider_on(
+        self, kind: Kind, provider: str, device: str, virtual: str = ""
+    ) -> Runtime | Missing:
         if kind.name == self.runtime.kind:
             return self.runtime
         return Missing(provider, device, "it is not installed", kind.remedy)
@@ -36,8 +38,10 @@ def found(folder: Path, runtime: Runtime, *, emulated: bool = False) -> dict[str
 def test_the_device_compiles_and_checks_and_what_is_missing_is_told(tmp_path: Path) -> None:
     rows = found(tmp_path, DEVICE)
     assert list(rows) == [
-        f"profile {name}" for name in ("htp68", "htp73", "htp81", "ov_cpu", "ov_gpu", "ov_npu")
-    ]
+        f"profile {name}"
+        for name in ("htp68", "htp73", "htp81", "ov_cpu", "ov_gpu", "ov_npu",
+                     "npu4000", "npu5010", "npu5020", "npu6010")
+    ]  # fmt: skip
     assert rows["profile htp73"] == (
         Health.GOOD, "compiled for and checked on QNNExecutionProvider npu", ""
     )  # fmt: skip

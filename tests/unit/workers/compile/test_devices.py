@@ -33,7 +33,9 @@ class Here:
     def __init__(self, runtime: Runtime | Missing) -> None:
         self.runtime = runtime
 
-    def provider_on(self, kind: Kind, provider: str, device: str) -> Runtime | Missing:
+    def provider_on(
+        self, kind: Kind, provider: str, device: str, virtual: str = ""
+    ) -> Runtime | Missing:
         if isinstance(self.runtime, Missing) or self.runtime.kind != kind.name:
             return Missing(provider, device, "it is not here", "modelmill doctor")
         return self.runtime
@@ -74,6 +76,7 @@ def test_every_profile_is_listed_with_what_stands_against_it() -> None:
     assert [(profile.label, isinstance(here, Runtime)) for profile, here in rows] == [
         ("htp68", True), ("htp73", True), ("htp81", True),
         ("ov_cpu", False), ("ov_gpu", False), ("ov_npu", False),
+        ("npu4000", False), ("npu5010", False), ("npu5020", False), ("npu6010", False),
     ]  # fmt: skip
     assert rows[0][1].name == "QNNExecutionProvider npu (emulated)"
     assert rows[3][1].name == "it is not here (modelmill doctor)"

@@ -180,7 +180,9 @@ def test_what_is_missing_is_told_by_every_kind_that_could_have_it(
     found["windowsml"] = [why]
     missing = runtimes(tmp_path).for_target(TARGETS.get("ov_npu"))
     assert isinstance(missing, Missing)
-    assert missing.why.startswith("not present; openvino is not installed")
+    assert missing.why == (
+        "not present; openvino is not installed; onnxruntime-ep-openvino is not installed"
+    )
     assert (missing.device, missing.hint) == ("npu", "download it")
     other = runtimes(tmp_path).for_target(TARGETS.get("vitisai_npu"))
     assert isinstance(other, Missing)
