@@ -194,6 +194,19 @@ def test_a_clip_without_a_highest_value_clips_nothing(tmp_path: Path, precision:
     assert np.abs(found - rows.clip(0)).max() < 2 * step + 0.01
 
 
+def test_a_clip_still_clips_where_its_result_has_room(tmp_path: Path) -> None:
+    """The quantizer leaves it out, and the range of the result has to cut off the same."""
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["product"], name="product"),
+        helper.make_node("Clip", ["product", "zero", "six"], ["clipped"], name="clip"),
+        helper.make_node("MatMul", ["clipped", "w"], ["y"], name="again"),
+    ]
+    weights = {"zero": np.float32(0), "six": np.float32(6), "w": np.eye(8, dtype=np.float32)}
+    rows = np.linspace(-20, 20, 8, dtype=np.float32)[None]
+    made = quantized(tmp_path, graphs.model(nodes, weights), rows, "w8a16")
+    assert np.abs(outputs(made, rows) - rows.clip(0, 6)).max() < 0.05
+
+
 def test_a_tensor_that_is_always_empty_stays_in_floating_point(tmp_path: Path) -> None:
     nodes = [
         helper.make_node("Greater", ["x", "limit"], ["high"], name="high"),
