@@ -137,7 +137,8 @@ def test_a_deleted_version_costs_no_other_cell(sweep: SweepPublisher, tmp_path: 
 
 def test_models_in_one_package_do_not_meet(tmp_path: Path) -> None:
     sweep = SweepPublisher(tmp_path / "src", "one-package")
-    cells = [sweep.cell("a/b", "ov_cpu"), sweep.cell("c/d", "ov_cpu")]
+    for model in ("a/b", "c/d"):
+        sweep.cell(model, "ov_cpu")
     pull_selection(sweep.feed, sweep.index(), STAMP, tmp_path / "out")
     got = {path.parent.name for path in (tmp_path / "out").rglob("model.onnx")}
     assert got == {"ov_cpu-a-b", "ov_cpu-c-d"}
