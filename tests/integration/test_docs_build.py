@@ -20,16 +20,17 @@ from tests.sweeps.command import ROOT, Project, Ran, model
 OUTSIDE = {
     "azure.md": "needs an organization; tests/integration/feed/azure has a stand-in",
     "compile.md": "needs a compiler; tests/integration/test_compile_*.py, marked vendor",
+    "contexts.md": "needs a compiler; tests/integration/test_compile_contexts.py, marked vendor",
     "coverage.md": "needs registries; tests/integration/test_zoo.py, test_abilities.py",
     "fleet": "needs servers; tests/integration/test_fleet_*.py",
     "install.md": "is run before the tests; .ci/run",
     "knowledge.md": "shows findings; tests/unit/flows/tune/test_knowledge.py",
     "measure.md": "needs a quiet machine; tests/integration/test_bench_*.py",
     "onboard.md": "takes minutes; tests/integration/test_onboard.py",
+    "published.md": "needs providers; tests/integration/test_ladder_vendor.py",
     "runtimes.md": "needs providers; tests/integration/test_ladder_vendor.py",
     "trace.md": "needs a quiet machine; tests/integration/test_trace_*.py",
     "tune.md": "takes minutes; tests/integration/test_tun*.py",
-    "verification.md": "needs providers; tests/integration/test_verify_command.py",
     "winml.md": "needs winml-cli; tests/integration/winml/test_*.py",
 }
 """Pages (by how their names begin) whose commands need what this test has not, and where they are
