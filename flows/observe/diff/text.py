@@ -64,7 +64,8 @@ def deltas(before: Side, after: Side) -> Iterator[str]:
             yield f"size {was} -> {now} ({_ratio(before.bytes, after.bytes)})"
     if before.seconds and after.seconds:
         was, now = show_duration(before.seconds), show_duration(after.seconds)
-        yield f"time {was} -> {now} ({_ratio(before.seconds, after.seconds)})"
+        if was != now:
+            yield f"time {was} -> {now} ({_ratio(before.seconds, after.seconds)})"
     for name in sorted(before.measures.keys() & after.measures.keys()):
         first, second = before.measures[name], after.measures[name]
         if first != second:

@@ -37,7 +37,8 @@ function copyButton(text, told) {
   return button;
 }
 
-// A list that breaks between its items and not in them.
+// A list that breaks between its items, and in a path only behind a slash.
 function items(list) {
-  return el("span", { class: "items" }, ...list.flatMap((one, place) => [el("span", {}, place < list.length - 1 ? `${one},` : one), " "]));
+  const breakable = (text) => text.split(/(?<=[/])/).flatMap((part, place) => (place ? [el("wbr", {}), part] : [part]));
+  return el("span", { class: "items" }, ...list.flatMap((one, place) => [el("span", {}, ...breakable(String(one)), place < list.length - 1 && ","), " "]));
 }

@@ -245,8 +245,8 @@ function changeRow(group) {
   if (one.since) why.unshift(el("div", {}, `since ${one.since}`));
   if (one.note) why.push(el("div", { class: "dim" }, one.note));
   const statuses = [before.status, after.status].filter(Boolean).map(words);
-  const facts_ = [...new Set(statuses)].join(" → ");
+  const became = statuses[0] === statuses[1] ? "" : statuses.join(" → ");
   return el("tr", {}, el("td", {}, who),
     el("td", {}, el("span", { class: `pill tone-${VERDICT_TONES[one.verdict] || "idle"}` }, one.verdict)),
-    el("td", {}, ...why), el("td", {}, one.accuracy && el("div", {}, one.accuracy), el("div", {}, facts_), ...(one.deltas || []).map((line) => el("div", { class: "dim" }, line))));
+    el("td", {}, ...why), el("td", {}, one.accuracy && el("div", {}, one.accuracy), became && el("div", {}, became), ...(one.deltas || []).map((line) => el("div", { class: "dim" }, line))));
 }

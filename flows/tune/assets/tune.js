@@ -98,7 +98,8 @@ function tuning(one) {
   parts.push(operators(one));
   const candidates = one.candidates.map(([name, count, where]) => [name, el("span", {}, `${count}: `, items(where.split(", ")))]);
   parts.push(el("div", { class: "columns" }, card("How it was measured", facts(one.facts)),
-    card("What the model is like", facts(one.insight)), candidates.length ? card("Places that passes could rewrite", facts(candidates)) : ""));
+    card("What the model is like", facts(one.insight))));
+  if (candidates.length) parts.push(card("Places that passes could rewrite", facts(candidates)));
   if (one.skipped.length) parts.push(card("Not tried", el("div", { class: "wide" }, table(["hypothesis", "why", "finding"],
     one.skipped.map((row) => el("tr", {}, el("td", {}, row.key), el("td", {}, row.why), el("td", {}, row.finding)))))));
   if (one.notes.length) parts.push(card("Notes", ...one.notes.map((text) => el("p", {}, text))));
