@@ -76,7 +76,7 @@ def _environments(cwd: Path) -> dict[str, str]:
     for folder in cwd.glob(f"{ENVIRONMENT}*"):
         for python in ("bin/python", "Scripts/python.exe"):
             if (folder / python).exists():
-                found[folder.name.removeprefix(ENVIRONMENT)] = f"{folder.name}/{python}"
+                found[folder.name.removeprefix(ENVIRONMENT)] = str(Path(folder.name, python))
     return found
 
 

@@ -14,7 +14,7 @@ def slowness() -> float:
     try:
         load = psutil.getloadavg()[0]
     except RuntimeError:  # a Windows without performance counters, as Wine is
-        load = 8.0
+        load = 4.0
     return max(1.0, load / (os.cpu_count() or 1))
 
 

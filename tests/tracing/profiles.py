@@ -43,7 +43,8 @@ def qnn_csv(path: Path, executions: Iterable[Execution]) -> Path:
         "0,FINALIZE,15923,US,BACKEND,ROOT,QNN (finalize) time\n",
         "0,UNKNOWN,276,US,BACKEND,SUB-EVENT,Graph Preparation Initializing\n",
     ]
-    path.write_text("".join([*rows, *(row for one in executions for row in one.rows())]), "utf-8")
+    rows += [row for one in executions for row in one.rows()]
+    path.write_bytes("".join(rows).encode())  # with the same ends of lines everywhere
     return path
 
 

@@ -173,16 +173,23 @@ def act(action: str, out: Path) -> None:
     """Misbehave as told."""
     name, _, rest = action.partition(":")
     if name == "once":  # once:MARKER:ACTION, that is: fine from the second time on
-        marker, _, then = rest.partition(":")
+        marker, then = _marked(rest)
         if not Path(marker).exists():
             Path(marker).touch()
             act(then, out)
     elif name == "until":  # until:MARKER:ACTION, that is: fine from when somebody makes the file
-        marker, _, then = rest.partition(":")
+        marker, then = _marked(rest)
         if not Path(marker).exists():
             act(then, out)
     elif name != "ok":
         ACTIONS[name](rest, out)
+
+
+def _marked(rest: str) -> tuple[str, str]:
+    """MARKER and ACTION; a path of Windows has a colon of its own."""
+    drive = rest[1:2] == ":" and rest[2:3] in {"/", "\\"}
+    marker, _, then = rest[2 * drive :].partition(":")
+    return rest[: 2 * drive] + marker, then
 
 
 def _crash(_rest: str, _out: Path) -> None:

@@ -14,6 +14,7 @@ from machine.ledger import Ledger
 from machine.reservations import DISTURBS, SILENT_AFTER, UNDISTURBED, Want, reserved
 from machine.waits import Cancelled, Wait, WaitedTooLong, WaitRules
 from tests.machine.dead import NO_SUCH_PID
+from tests.machine.timing import patient
 
 
 def memory(amount: int, room: int = 100) -> list[Want]:
@@ -262,4 +263,4 @@ def test_a_reservation_takes_little_time(one: Ledger, two: Ledger) -> None:
         with one.reserve(wants):
             pass
         best = min(best, time.perf_counter() - began)
-    assert best < 0.01
+    assert best < patient(0.1)  # Wine takes 15 ms, Linux one
