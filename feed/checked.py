@@ -83,7 +83,7 @@ def refuse_unsafe(entries: Iterable[FileEntry], title: str = "the package") -> N
 
 
 def differences(told: Mapping[str, str], held: Mapping[str, str]) -> list[str]:
-    """What is wrong with the files that are held, if others were listed; by path, the SHA-256."""
+    """How the files that are there differ from those that are listed, both as SHA-256 by path."""
     changed = [path for path in told.keys() & held.keys() if told[path] != held[path]]
     faults = {
         "is listed but missing": told.keys() - held.keys(),

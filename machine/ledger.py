@@ -1,9 +1,8 @@
 """One ledger for all processes of the machine: who has reserved how much memory, disk and quiet.
 
-Whoever needs a resource reserves it before it begins. What does not fit is waited for, in the
-order in which the waits began, so that nobody waits for ever; a process that has ended holds
-nothing and stands in no queue, and one that is stopped holds what it has but keeps nobody behind
-it in the queue.
+A process reserves a resource before it uses it. If there is not enough, it waits, in the order in
+which the waits began, so that no process waits for ever. A process that has ended holds nothing and
+is in no queue. One that is stopped keeps what it holds, but those behind it in the queue go first.
 
 Several resources are reserved at once or not at all: whoever waits for one holds none of the
 others, so two processes never wait for each other. Where the ledger's folder cannot be used, each

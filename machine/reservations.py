@@ -56,7 +56,7 @@ class Entry:
     held: dict[str, Holding] = field(default_factory=dict)
     waiting: list[Ticket] = field(default_factory=list)
     silent: bool = False
-    """It has not looked for so long that others no longer wait behind it."""
+    """Whether it has not polled for so long that others no longer queue behind it."""
 
 
 class Entries:

@@ -165,9 +165,9 @@ def with_champions(
 
 
 def unlike(champion: Champion, manifest: Mapping[str, Any]) -> str:
-    """Why a package is not built as its champion says; empty if it is.
+    """How a package differs from what its champion says; empty if it does not.
 
-    `manifest`: that of the package, whose settings are what was really applied.
+    The manifest of the package has the settings that were really applied.
     """
     policy, changes = _table(manifest, "policy"), champion.changes
     build = _table(policy, "build")

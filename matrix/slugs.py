@@ -101,7 +101,7 @@ def _names_of(models: Sequence[Model], claims: Claims, limit: int, model_limit: 
 
 
 def _claims(labels: Sequence[str], tails: Sequence[str]) -> Claims:
-    """Every text that the slug of an entry may be part of in the versions of its cells."""
+    """Gives the texts that may contain the slug of an entry in the versions of its cells."""
     heads = {""}
     for short in labels:
         heads |= {long[len(short) + 1 :] + "-" for long in labels if long.startswith(short + "-")}

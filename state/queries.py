@@ -189,7 +189,7 @@ class Queries(Part):
     def remaining(
         self, sweep_id: int, among: Collection[str] | None = None, offers: Words | None = None
     ) -> Remaining:
-        """The same together; `offers`: only what these words serve."""
+        """The sum of the demand; with `offers`, only of what a machine with these words can do."""
         total: Counter[str] = Counter()
         for needs, states in self.demand(sweep_id, among).items():
             if offers is None or serves(offers, needs):

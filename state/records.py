@@ -110,8 +110,8 @@ class Seeded:
 
 @dataclass(frozen=True, slots=True)
 class SweepInfo:
-    """A sweep. Of what `begin` returns, `created` says whether it made the sweep, and `run` is the
-    event that began the run."""
+    """A sweep. Only `begin` sets `created` (whether it made the sweep) and `run` (the event of the
+    run that it began)."""
 
     id: int
     stamp: str

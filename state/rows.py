@@ -31,7 +31,7 @@ class Part:
     def _select(
         self, table: str, /, columns: str = "*", then: str = "", **wanted: Any
     ) -> list[Row]:
-        """The rows of a table that have these values; of a list any, None means any."""
+        """The rows of a table with these values; a list allows any of its values, None all."""
         return self._rows.fetch(f"{selected(table, wanted, columns)} {then}", **wanted)
 
     def _records(
@@ -77,7 +77,7 @@ def check_token(sql: Transaction, held: Lease) -> None:
 
 
 def selected(table: str, wanted: Mapping[str, Any], columns: str = "*") -> str:
-    """The query for the rows that have these values; of a list any, None means any."""
+    """The query for the rows with these values; a list allows any of its values, None all."""
     conditions = [
         f"{name} IN {{each {name}}}" if isinstance(value, list) else f"{name} = :{name}"
         for name, value in wanted.items()

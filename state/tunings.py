@@ -100,8 +100,8 @@ class Tunings(Part):
 class Tuning(WritingPart):
     """The part of `State` that writes tunings.
 
-    Whoever writes holds the lock of the name, or on a fleet the lease of the model (`held`): what
-    comes late from a worker that has lost it is refused.
+    The writer holds the lock of the name or, on a fleet, the lease of the model (`held`). Late
+    results of a worker that has lost its lease are refused.
     """
 
     def plan_tunings(self, name: str, rows: Sequence[TuningRow]) -> bool:

@@ -42,7 +42,7 @@ _importing = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class Clients:
-    """The SDK's clients for the hosts that the organization"""
+    """The SDK's clients for the hosts of an organization."""
 
     feeds: Any
     upack: Any

@@ -139,7 +139,7 @@ class _Past:
         return sum(one.seconds for one in self.runs.values() if stage in ("", one.stage))
 
     def bytes(self, stage: str = "") -> int:
-        """Likewise; an export is as large as its model."""
+        """Of one stage, or of all; an export is as large as its model."""
         return sum(one.bytes for one in self.runs.values() if stage in ("", one.stage))
 
     @property

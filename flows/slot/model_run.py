@@ -54,7 +54,7 @@ class ModelRun(LeasedRun):
         except Exception as error:  # noqa: BLE001 - else the model is leased again, without end
             self._fail_open_cells(packages, error)
         done = self._is_done(packages)
-        # A retry may have reopened its cells meanwhile, but not in every run.
+        # A retry may reopen cells during a run, but not in every run: then the cell never ends.
         if done or self.lease.gone.is_set() or self.context.count_run(self.lease.lease) < MOST_RUNS:
             return done
         text = f"{MOST_RUNS} runs of the model left this cell unfinished and gave no reason"

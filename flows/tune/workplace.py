@@ -65,8 +65,8 @@ class Workplace:
     shown: Shown
     ledger: Ledger = field(default_factory=Ledger)
     reserves: bool = False
-    """Whether the builder reserves for each of its stages: a place that were held meanwhile would
-    keep everybody waiting, us behind whoever wants to measure."""
+    """Whether the builder reserves memory and disk for each of its stages. If it does, this tuning
+    reserves nothing meanwhile: it would wait for itself behind whoever wants to measure."""
     cancel: threading.Event = field(default_factory=threading.Event)
     """Set: give up at once; every finished session is kept."""
     log: Path | None = None
