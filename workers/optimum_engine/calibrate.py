@@ -11,6 +11,7 @@ from typing import Any
 from workers.optimum_engine import histograms, masks
 from workers.sources import model_file, runtime, weight_file
 from workers.sources.errors import quantize_error
+from workers.sources.onnx_graph import attributes
 
 _CHUNK_BYTES = 1024**3
 """Activations fetched in one run; more than that takes several runs."""
@@ -22,6 +23,8 @@ _BETWEEN = {
     "Tanh": (-1.0, 1.0),
 }
 """Between which numbers these operators' results lie."""
+_FLOATS = {1, 10, 11, 16}
+"""ONNX's numbers of the float types that a Cast may make."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +95,8 @@ def _between(model: Any, source: Path) -> dict[str, tuple[float, float]]:
     """The numbers between which the results of some operators lie, whatever their inputs are.
 
     The quantizer leaves out a Clip, because the range of its result cuts off the same: with room
-    beyond the Clip's own ends, it would not.
+    beyond the Clip's own ends, it would not. What becomes a truth or a whole number has no room
+    either: a number just below 1 is cut off to 0 by the HTP, and a mask hides nothing any more.
     """
     constants = {tensor.name: tensor for tensor in model.graph.initializer}
     found = {}
@@ -107,6 +111,8 @@ def _between(model: Any, source: Path) -> dict[str, tuple[float, float]]:
                     tensor = constants.get(name)
                     ends[end] = weight_file.values(tensor, source).item() if tensor else none
             found[node.output[0]] = ends.get("min", -math.inf), ends.get("max", math.inf)
+        elif node.op_type == "Cast" and attributes(node)["to"] not in _FLOATS:
+            found[node.input[0]] = math.inf, -math.inf
         elif node.op_type in _BETWEEN:
             found[node.output[0]] = _BETWEEN[node.op_type]
     return found

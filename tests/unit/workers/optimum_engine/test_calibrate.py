@@ -11,7 +11,7 @@ import onnx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from onnx import helper
+from onnx import TensorProto, helper
 
 from tests.engines import graphs
 from workers.engine import StageError
@@ -104,6 +104,19 @@ def test_a_margin_ends_where_results_do(tmp_path: Path) -> None:
     assert (found["clipped"], found["x"]) == ((0, 6), (-6, 7.5))
     assert found["open"] == (-6, 5)
     assert found["share"][1] == 1
+
+
+def test_what_becomes_a_truth_has_no_margin(tmp_path: Path) -> None:
+    """With room 1 is a step of 43690 of 65535, a little below 1: the HTP casts that to false."""
+    nodes = [
+        helper.make_node("Abs", ["x"], ["seen"]),
+        helper.make_node("Cast", ["seen"], ["truth"], to=TensorProto.BOOL),
+        helper.make_node("Cast", ["x"], ["same"], to=TensorProto.FLOAT),
+        helper.make_node("Where", ["truth", "same", "seen"], ["y"]),
+    ]
+    rows = np.array([[0, 1] * 4] * 2, np.float32)
+    found = ranges(typed(nodes, {}), [{"x": rows}], tmp_path, margin=0.5)
+    assert (found["seen"], found["x"]) == ((0, 1), (0, 1.5))
 
 
 def test_nan_is_an_error_that_names_the_tensor(tmp_path: Path) -> None:
