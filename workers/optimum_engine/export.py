@@ -34,6 +34,7 @@ from workers.optimum_engine import (
 )
 from workers.optimum_engine.architectures import rows, shapes
 from workers.optimum_engine.shared_weights import SharedWeights, side_by_side
+from workers.samples.files import write_arrays
 from workers.samples.loops import Ports, prompt_of, words_of
 from workers.sources import checkpoint, compared, load, model_file, onnx_graph, source
 from workers.sources import ready_files as ready
@@ -193,7 +194,7 @@ def write_reference(model: Any, record: Composition, ports: Ports, make: Make, o
     inputs = {key: value for one in first.values() for key, value in one.items()}
     found = _generated(model, inputs, tokens)
     arrays: dict[str, Any] = {**prompt, TOKENS: np.asarray(found, np.int64)}
-    np.savez(out / FILE, **{name: arrays[name] for name in sorted(arrays)})
+    write_arrays(out / FILE, arrays)
 
 
 def _start(model: Any) -> int:

@@ -7,6 +7,7 @@ judge/00.npz, ...     one sample each, its arrays as the graph takes them
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,10 +31,21 @@ def save(samples: Parts, folder: Path, component: str = "") -> None:
         stacked: dict[str, Any] = {
             name: np.stack([one[name] for one in samples[part]]) for name in names
         }
-        np.savez(folder / component / f"{part}.npz", **stacked)
+        write_arrays(folder / component / f"{part}.npz", stacked)
     for number, one in enumerate(samples[JUDGE]):
-        arrays: dict[str, Any] = {name: one[name] for name in sorted(one)}
-        np.savez(judge / f"{number:02}.npz", **arrays)
+        write_arrays(judge / f"{number:02}.npz", one)
+
+
+def write_arrays(file: Path, arrays: Mapping[str, Any]) -> None:
+    """Write what `np.savez` does on Linux: equal arrays give equal bytes on every system."""
+    import numpy as np
+
+    with zipfile.ZipFile(file, "w") as archive:
+        for name in sorted(arrays):
+            entry = zipfile.ZipInfo(f"{name}.npy")
+            entry.create_system = 3  # else the system that it was written on
+            with archive.open(entry, "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, np.asanyarray(arrays[name]), allow_pickle=False)
 
 
 def load(folder: Path, component: str, part: str) -> list[dict[str, Any]]:

@@ -98,3 +98,16 @@ def test_an_input_without_axes_stays_an_array(tmp_path: Path) -> None:
     for found in (samples, *(files.load(tmp_path / "parts", "", part) for part in PARTS)):
         assert [type(one["rate"]) for one in found] == [np.ndarray] * 3
         assert [one["rate"].shape for one in found] == [()] * 3
+
+
+@pytest.mark.parametrize("system", ["win32", "linux"])
+def test_equal_arrays_are_equal_bytes_on_every_system(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, system: str
+) -> None:
+    arrays: dict[str, Any] = {"b": np.arange(6, dtype=np.int64).reshape(2, 3), "a": np.float32(1.5)}
+    monkeypatch.setattr("zipfile.sys.platform", "linux")
+    np.savez(tmp_path / "numpy.npz", **dict(sorted(arrays.items())))
+    monkeypatch.setattr("zipfile.sys.platform", system)
+    files.write_arrays(tmp_path / "ours.npz", arrays)
+    monkeypatch.undo()
+    assert (tmp_path / "ours.npz").read_bytes() == (tmp_path / "numpy.npz").read_bytes()
