@@ -129,7 +129,7 @@ def test_what_cannot_be_opened_here_is_not_told_as_checked(swept: Project) -> No
     assert ran.code == 1
     assert "cannot open a context that holds several graphs" in ran.out
     version = "0.0.0-one-qnn-npu-demo-lengths-htp73"
-    ran = swept.run("bench", "modelmill-demo-lengths", version)
+    ran = swept.run("bench", "modelmill-demo-lengths", version, "--emulated")
     assert (ran.code, ran.out) == (2, "")
     assert "cannot be measured here: this emulator cannot open a context" in ran.err
     ran = swept.run("sweep", "catalog.toml", *SWEEP, "--only", GROUP, "--stamp", "checked")
