@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
@@ -50,19 +51,22 @@ class IndexCell:
         """Whether there is something to pull."""
         return self.tree is not None and self.status in {Status.PUBLISHED, Status.UNCHANGED}
 
-    @property
-    def folder(self) -> PurePosixPath:
-        """Where it goes when a selection is pulled, whatever else there is: the package, and in it
-        the target with what the version adds to it (a precision, a task, or the model where one
-        package holds all)."""
+    def folder(self, *, task: bool = False) -> PurePosixPath:
+        """Where it goes when a selection is pulled: the package, and in it the target with what
+        the version adds to both (a precision, or the model where one package holds all).
+
+        `task`: and the task, which every version names.
+        """
         target, _plus, profile = self.target.partition("+")
         added = self.version.partition(f"-{slug(target)}-")[2].removesuffix(f"-{slug(profile)}")
-        model = slug(self.model)
-        if self.package.endswith(added):
-            added = ""
-        elif self.package.endswith(model) and added.startswith(f"{model}-"):
-            added = added.removeprefix(f"{model}-")
-        return PurePosixPath(self.package, "-".join(filter(None, (self.target, added))))
+        words = added.split("-")
+        package = f"-{self.package}"
+        ends = (n for n in range(len(words), 0, -1) if package.endswith("-".join(["", *words[:n]])))
+        named = next(ends, 0)
+        rest = "-".join(words[named:])
+        if named and not task:
+            rest = rest.removeprefix(slug(self.task)).strip("-")
+        return PurePosixPath(self.package, "-".join(filter(None, (self.target, rest))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +97,16 @@ class SweepIndex:
         except ValueError as error:
             raise Corrupt(f"{where} is not a sweep index: {error}") from error
         return index
+
+    def folders(self) -> Mapping[str, PurePosixPath]:
+        """Where each cell goes when a selection is pulled, by cell id. Of several tasks of a model
+        in one package, the folders name the task; nothing else in the index changes a name."""
+        plain = {cell.id: cell.folder() for cell in self.cells}
+        counts = Counter(plain.values())
+        return {
+            cell.id: cell.folder(task=True) if counts[plain[cell.id]] > 1 else plain[cell.id]
+            for cell in self.cells
+        }
 
 
 def _problems(cell: IndexCell) -> Iterator[str]:

@@ -159,13 +159,15 @@ def pull_selection(
             f"{len(found.index.cells)} cells",
         )
 
+    folders = found.index.folders()
+
     def fetch(cell: IndexCell) -> Pulled:
         check_tree(feed, cell)
         return pull(
             feed,
             cell.package,
             cell.version,
-            dest / cell.folder,
+            dest / folders[cell.id],
             patterns,
             force=force,
             signature=signature,

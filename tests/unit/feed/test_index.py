@@ -81,13 +81,24 @@ def test_only_what_was_published_is_available() -> None:
         ("modelmill-org-net", "0.0.0-s-qnn-npu-org-net", "qnn_npu", "qnn_npu"),
         ("modelmill-org-net", "0.0.0-s-qnn-npu-org-net-fp16", "qnn_npu", "qnn_npu-fp16"),
         ("modelmill-org-net", "0.0.0-s-qnn-npu-org-net-htp73", "qnn_npu+htp73", "qnn_npu+htp73"),
-        ("modelmill-org-net", "0.0.0-s-qnn-npu-org-net-ner", "qnn_npu", "qnn_npu-ner"),
-        ("all", "0.0.0-s-qnn-npu-org-net", "qnn_npu", "qnn_npu-org-net"),
-        ("modelmill-long-1a2b", "0.0.0-s-qnn-npu-long-1a2b", "qnn_npu", "qnn_npu"),
+        ("modelmill-org-net", "0.0.0-s-qnn-npu-org-net-ner", "qnn_npu", "qnn_npu"),
+        ("modelmill-org-net", "0.0.0-s-qnn-npu-org-net-ner-fp16", "qnn_npu", "qnn_npu-fp16"),
+        ("m-org-net-ner", "0.0.0-s-qnn-npu-org-net-ner-fp16", "qnn_npu", "qnn_npu-fp16"),
+        ("all", "0.0.0-s-qnn-npu-org-net-ner", "qnn_npu", "qnn_npu-org-net-ner"),
+        ("modelmill-long-1a2b", "0.0.0-s-qnn-npu-long-1a2b-ner", "qnn_npu", "qnn_npu"),
     ],
 )
 def test_a_cell_is_pulled_into_one_folder_whatever_else_exists(
     package: str, version: str, target: str, folder: str
 ) -> None:
-    one = replace(CELL, model="org/net", package=package, version=version, target=target)
-    assert one.folder == PurePosixPath(package, folder)
+    one = replace(CELL, task="ner", package=package, version=version, target=target)
+    assert one.folder() == PurePosixPath(package, folder)
+    assert SweepIndex("s", (one, FAILED)).folders()[one.id] == PurePosixPath(package, folder)
+
+
+def test_two_tasks_of_a_model_do_not_meet() -> None:
+    package, version = "modelmill-org-net", "0.0.0-s-ov-cpu-org-net"
+    base = replace(CELL, target="ov_cpu", package=package)
+    both = [replace(base, id=one, task=one, version=f"{version}-{one}") for one in ("ner", "qa")]
+    folders = SweepIndex("s", (*both,)).folders()
+    assert {path.name for path in folders.values()} == {"ov_cpu-ner", "ov_cpu-qa"}
