@@ -133,7 +133,7 @@ def test_a_pull_for_a_profile_takes_what_is_compiled_for_it_and_says_so(swept: P
     told = swept.ok("feed", "pull", "--stamp", "one", "--for", "htp73", "--dest", "for-htp73").out
     assert told.endswith(", compiled for htp73\n")
     (folder,) = (swept.folder / "for-htp73" / PACKAGE).iterdir()
-    assert folder.name == "qnn_npu+htp73-text-classification"
+    assert folder.name == "qnn_npu+htp73"
     told = swept.ok("feed", "pull", "--stamp", "one", "--for", "htp81", "--dest", "for-htp81").out
     assert told.endswith(", portable: nothing is compiled for htp81\n")
     portable = version(swept, "one", "classification")
