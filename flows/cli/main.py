@@ -288,8 +288,10 @@ def entry() -> None:
     if "_ARGCOMPLETE" in os.environ:
         complete(os.environ.get("COMP_LINE", ""))
     code = main()
-    # Prefect's exit handlers wait seven seconds for every event to reach a server that is gone.
-    if "prefect" in sys.modules:
+    # Prefect's exit handlers wait seven seconds for every event to reach a server that is gone. And
+    # if a Ctrl-C came while a module was imported that makes code from text, `python -m` would end
+    # by the signal, whatever the code is.
+    if "prefect" in sys.modules or code == Exit.INTERRUPTED:
         os._exit(code)
     sys.exit(code)
 

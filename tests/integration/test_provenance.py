@@ -155,4 +155,4 @@ def test_what_cannot_be_built_again_is_told(swept: Project) -> None:
     assert index.code != 0
     assert "Traceback" not in index.err
     assert absent.code == 5
-    assert json.dumps(absent.err).count("modelmill:") == 1
+    assert json.dumps(absent.err).count("error:") == 1
