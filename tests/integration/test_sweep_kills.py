@@ -96,7 +96,7 @@ def survive(project: Project, chance: random.Random, kills: int) -> int:
     while True:
         with project.start("sweep", name, "--stamp", "s1", plain=True) as running:
             # What it has done counts, not the time that a busy machine takes for it.
-            if not all(running.line() for _ in range(chance.randint(1, 10))):
+            if not all(running.line() for _ in range(chance.randint(1, 20))):
                 ran = running.end()
                 assert not ran.err, ran.err
                 assert ran.code == 0, ran.out
