@@ -6,8 +6,9 @@ The catalog `truth` has the trained models of `tests.bench.truth`, with their da
 
 Each model is exported, gets its samples and is optimized as for the target qnn_npu; its graph is
 then quantized with the ranges of each method from the part `fit` and compared with the float graph
-on the part `judge`. The table has the decibels of the worst output of the worst component; ORT's
-entropy calibration is measured beside our own methods (`-`: it failed).
+on the part `judge`, without the margin that ranges have in w8a16. The table has the decibels of
+the worst output of the worst component; ORT's entropy calibration is measured beside our own
+methods (`-`: it failed).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from matrix.model import Cell
 from tests.bench.command import table
@@ -30,7 +32,7 @@ from tests.bench.truth.sweeping import BARE, write_catalog
 from tests.engines.optimum import plan_catalog
 from workers.build.request import request_for
 from workers.engine import SOURCE, StageError, StageJob
-from workers.optimum_engine import OptimumEngine, rewrites
+from workers.optimum_engine import OptimumEngine, qdq, rewrites
 from workers.optimum_engine.float_graph import FloatGraph
 from workers.optimum_engine.histograms import METHODS
 from workers.optimum_engine.losses import Judge
@@ -86,7 +88,8 @@ def figures(
         try:
             if method == ENTROPY:
                 graph._ranges[method, False] = _entropy(graph, fit)
-            model = graph.quantized(settings)
+            with patch.dict(qdq.MARGIN, dict.fromkeys(qdq.MARGIN, 0.0)):
+                model = graph.quantized(settings)
             onnx_graph.sort(model.graph)
             model_file.save(model, temp / method, graph.folder)
             found[method] = judge.distance(temp / method).snr
