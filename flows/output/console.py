@@ -41,7 +41,7 @@ _TAKEN: Mapping[str, tuple[str, ...]] = {
     "store-du store-gc store-clear": ("config", "home", "store"),
     "knowledge-ls knowledge-show knowledge-check": ("config", "home", "knowledge"),
     "deploy": ("config", "feed"),
-    "engine-ls engine-install": ("config",),
+    "engine-ls engine-install": ("config", "home"),
 }
 PLACES: Mapping[str, tuple[str, ...]] = {
     verb.replace("-", " "): flags for verbs, flags in _TAKEN.items() for verb in verbs.split()

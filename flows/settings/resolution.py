@@ -17,8 +17,10 @@ from matrix.nearest import hint
 from matrix.reader import MAX_BYTES
 
 CONFIG_NAME = "modelmill.toml"
-ENVIRONMENT = ".venv-"
-"""How the folder of an engine's own environment begins; the engine's name follows."""
+ENVIRONMENTS = "engines"
+"""The folder of the home in which engines have environments of their own, by their names."""
+_BESIDE = ".venv-"
+"""How the name of an environment begins that an earlier version made in the current folder."""
 _PREFIX, _PYTHON = "MODELMILL_", "_PYTHON"
 _KNOWN = frozenset(
     {
@@ -52,7 +54,7 @@ def resolve(
     flags: Mapping[str, Any], environ: Mapping[str, str], cwd: Path, config: Path | None = None
 ) -> Settings:
     """Defaults, then the file, then variables, then flags."""
-    pythons, values, origins = _environments(cwd), dict[str, Any](), dict[str, str]()
+    pythons, values, origins = dict[str, str](), dict[str, Any](), dict[str, str]()
     file = _config_file(config, environ, cwd)
     if file is not None:
         values = _from_file(file, pythons)
@@ -67,17 +69,18 @@ def resolve(
     for name, value in environ.items():
         if name.startswith(_PREFIX) and name.endswith(_PYTHON) and value:
             pythons[name.removeprefix(_PREFIX).removesuffix(_PYTHON).lower()] = value
-    return Settings(cwd=cwd, engine_pythons=pythons, origins=origins, **values)
+    found = dict(_environments(cwd, Path(values.get("home") or OPTIONS["home"].default)))
+    return Settings(cwd=cwd, engine_pythons=found | pythons, origins=origins, **values)
 
 
-def _environments(cwd: Path) -> dict[str, str]:
-    """The interpreters of environments that `engine install` made here."""
-    found = {}
-    for folder in cwd.glob(f"{ENVIRONMENT}*"):
+def _environments(cwd: Path, home: Path) -> Iterator[tuple[str, str]]:
+    """The interpreters of environments that `engine install` made."""
+    beside = (Path(folder.name) for folder in cwd.glob(f"{_BESIDE}*"))
+    own = (home / ENVIRONMENTS / folder.name for folder in (cwd / home / ENVIRONMENTS).glob("*"))
+    for folder in (*beside, *own):
         for python in ("bin/python", "Scripts/python.exe"):
-            if (folder / python).exists():
-                found[folder.name.removeprefix(ENVIRONMENT)] = str(Path(folder.name, python))
-    return found
+            if (cwd / folder / python).exists():
+                yield folder.name.removeprefix(_BESIDE), str(folder / python)
 
 
 def _config_file(config: Path | None, environ: Mapping[str, str], cwd: Path) -> Path | None:

@@ -30,7 +30,7 @@ from workers.store import Store
 from workers.winml_engine.install import ENVIRONMENT
 
 ROOT = Path(__file__).resolve().parents[2]
-VENV = ROOT / ".venv-winml"
+VENV = ROOT / ".modelmill" / "engines" / "winml"
 PYTHON = "MODELMILL_WINML_PYTHON"
 OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
 """Both sides calibrate with random samples, without asking a hub that may not be there first."""

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 from flows.cli.arguments import Arguments, Parser, add_verbs
 from flows.output.console import print_result
 from flows.output.table import render
-from flows.settings.resolution import CONFIG_NAME, ENVIRONMENT
+from flows.settings.resolution import CONFIG_NAME, ENVIRONMENTS
+from flows.settings.workspace import Workspace
 from machine.files import replace_file
 from matrix.errors import UsageError
 from matrix.nearest import hint, quote
@@ -25,11 +26,11 @@ if TYPE_CHECKING:
 
 def add(parser: Parser) -> None:
     verb = add_verbs(parser)
-    verb("ls", "list the engines", _ls)
+    verb("ls", "list the engines", _ls, ("home",))
     text = "create the environment of an engine or runtime"
-    add = verb("install", text, _install, as_json=False).add_argument
+    add = verb("install", text, _install, ("home",), as_json=False).add_argument
     add("name", help="the engine or runtime: winml, openvino_ep")
-    add("--venv", type=Path, help="folder of the environment; default: .venv-NAME")
+    add("--venv", type=Path, help="folder of the environment; default: HOME/engines/NAME")
     add("--python", type=Path, help="the Python interpreter of the environment")
 
 
@@ -61,17 +62,15 @@ def _install(arguments: Arguments) -> None:
     from workers.runtimes.runtime import kind_named
 
     environment = wanted_environment(arguments.name)
-    venv = arguments.venv or venv_of(arguments.name)
+    workspace = Workspace(arguments.settings)
+    if arguments.venv is None:
+        workspace.prepare()
+    venv = arguments.venv or workspace.home / ENVIRONMENTS / arguments.name
     python = environment.install(venv, arguments.python, say=lambda text: print(text, flush=True))
     table = "runtime" if kind_named(arguments.name) else "engine"
     print(f"{table} {arguments.name} is ready")
     if arguments.venv:  # elsewhere it is found by itself
         print(remember(table, arguments.name, python.absolute(), arguments.settings.cwd))
-
-
-def venv_of(name: str) -> Path:
-    """The default folder of an engine's environment."""
-    return Path(f"{ENVIRONMENT}{name}")
 
 
 def remember(table: str, name: str, python: Path, folder: Path) -> str:

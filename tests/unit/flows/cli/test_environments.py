@@ -7,13 +7,15 @@ from pathlib import Path
 import pytest
 
 from flows.cli import doctor
-from flows.cli.commands.engine import remember, venv_of, wanted_environment
+from flows.cli.commands.engine import remember, wanted_environment
 from flows.cli.main import main
 from flows.settings.engines import check_engine, engine_environment
 from flows.settings.resolution import resolve
 from matrix.errors import Exit, MillError, UsageError
 from workers.errors import EngineNotFound
 from workers.host.venv import interpreter_of
+
+WINML = Path(".modelmill", "engines", "winml")
 
 
 def make_environment(folder: Path) -> Path:
@@ -25,10 +27,19 @@ def make_environment(folder: Path) -> Path:
 
 def test_an_environment_at_its_place_is_found_without_a_setting(tmp_path: Path) -> None:
     assert "winml" not in resolve({}, {}, tmp_path).engine_pythons
-    python = make_environment(tmp_path / venv_of("winml"))
+    python = make_environment(tmp_path / WINML)
     assert tmp_path / resolve({}, {}, tmp_path).engine_pythons["winml"] == python
     named = resolve({}, {"MODELMILL_WINML_PYTHON": "/other/python"}, tmp_path)
     assert named.engine_pythons["winml"] == "/other/python"
+    assert resolve({"home": "elsewhere"}, {}, tmp_path).engine_pythons == {}
+    other = make_environment(tmp_path / "elsewhere" / "engines" / "own")
+    settings = resolve({"home": "elsewhere"}, {}, tmp_path)
+    assert {name: tmp_path / one for name, one in settings.engine_pythons.items()} == {"own": other}
+
+
+def test_an_environment_of_an_earlier_version_beside_the_catalog_is_found(tmp_path: Path) -> None:
+    python = make_environment(tmp_path / ".venv-winml")
+    assert tmp_path / resolve({}, {}, tmp_path).engine_pythons["winml"] == python
 
 
 def test_an_environment_elsewhere_is_written_into_the_settings_file(tmp_path: Path) -> None:
@@ -52,10 +63,10 @@ def test_an_engine_that_is_not_installed_is_told_before_anything_starts(tmp_path
         check_engine(resolve({"engine": "winml"}, {}, tmp_path))
     assert one.value.hint == "modelmill engine install winml"
     assert one.value.exit_code is Exit.USAGE
-    python = make_environment(tmp_path / venv_of("winml"))
+    python = make_environment(tmp_path / WINML)
     site = python.parent.parent / "lib" / "python3.11" / "site-packages"
     site.mkdir(parents=True)
-    with pytest.raises(EngineNotFound, match=r"\.venv-winml"):
+    with pytest.raises(EngineNotFound, match=r"engines.winml"):
         check_engine(resolve({"engine": "winml"}, {}, tmp_path))
     (site / "winml").mkdir()
     (site / "winml" / "__init__.py").touch()
@@ -116,6 +127,6 @@ def test_engine_ls_says_which_environment_is_missing(
     told = capsys.readouterr().out
     assert "optimum  workers.optimum_engine:OptimumEngine  this one" in told
     assert "none: modelmill engine install winml" in told
-    python = make_environment(tmp_path / venv_of("winml"))
+    python = make_environment(tmp_path / WINML)
     assert main(["engine", "ls"]) == Exit.OK
     assert str(python.relative_to(tmp_path)) in capsys.readouterr().out
