@@ -105,6 +105,8 @@ def _verify(work: CellWork, built: Built) -> Built | None:
         proven = work.slot.attester.attest(proven, planned.as_cell)
     except VerifyFailed as error:
         kept = str(work.keep(error.built))
+        # The same for all cells: failures with one cause and one next step are told once.
+        error.hint += f", below {work.context.folders.kept}"
         work.fail(error, "verify", {**_evidence(error.built), "kept": kept})
         return None
     evidence = None if planned.is_export else _evidence(proven)

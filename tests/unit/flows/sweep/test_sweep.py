@@ -140,6 +140,8 @@ def test_a_package_that_does_not_pass_is_kept_and_not_published(harness: SweepHa
     assert (outcome.status, outcome.failure) == (Status.VERIFY_FAILED, FailureClass.VERIFY)
     assert (bad.package, bad.version) not in harness.versions()
     assert (harness.root / "kept" / bad.package / bad.version / "modelmill.json").is_file()
+    assert outcome.hint
+    assert outcome.hint.endswith(f", below {harness.root / 'kept'}")
 
 
 @pytest.mark.parametrize("kind", ["UNSUPPORTED", "AUTH"])
