@@ -42,8 +42,11 @@ def replace_file(
     """Give a file these bytes, all or none: readers see the old ones or the new ones.
 
     The folder is made if need be. `beside`: where the new file is written until it is complete,
-    on the same volume (None: in the same folder).
+    on the same volume (None: in the same folder). Raises `OSError` for a pipe or a device, which a
+    rename would remove from the system.
     """
+    if path.exists():
+        _refuse_endless(path)
     half = (beside or path.parent) / f".{path.name}.{uuid.uuid4().hex[:12]}"
     if not path.parent.exists():
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -12,12 +12,15 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from machine.files import replace_file
+from machine.files import is_link, replace_file
 from machine.user_errors import user_errors
+from matrix.errors import UsageError
 
 
 def replace_text(path: Path, text: str, *, hint: str) -> None:
     """Write a file. `hint` says how to choose another place."""
+    if is_link(path):  # replacing it would not change what it leads to, such as /dev/stdout
+        raise UsageError(f"cannot write {path}: it is a link", hint=hint)
     with user_errors(f"cannot write {path}", hint):
         replace_file(path, text.encode())
 

@@ -15,13 +15,13 @@ from typing import Any
 
 from flows.output.masking import masked_json
 from flows.output.quantity import brief
+from flows.output.webpage import replace_text
 from flows.tune.decision import REGRESSION, after_confirmation, confirm, decide, level
 from flows.tune.document import TuningPart, part_of
 from flows.tune.learning import Observation, observations
 from flows.tune.measuring import seed_of
 from flows.tune.planning import device_of
 from flows.tune.record import Recorded, Trial, finished_of, trial_of, tuning_of
-from machine.files import replace_file
 from matrix.codec import from_json, to_json
 from matrix.errors import PlanError, Problem
 from matrix.nearest import quote
@@ -55,7 +55,7 @@ def export(state: StateReader, name: str, path: Path) -> int:
         masked = {"tuning": masked_json(to_json(row)), "trials": masked_json(to_json(trials))}
         tunings.append({**masked, "sessions": to_json(sessions)})
     told = {"kind": KIND, "schema": SCHEMA, "name": name, "tunings": tunings}
-    replace_file(path, (json.dumps(told) + "\n").encode())
+    replace_text(path, json.dumps(told) + "\n", hint="name another file with --export")
     return count
 
 

@@ -108,12 +108,10 @@ def run(arguments: Arguments) -> Exit:
 def _exported(arguments: Arguments, name: str, code: Exit) -> Exit:
     """Write all sessions of the tunings to the file that was asked for."""
     from flows.tune.exported import export
-    from machine.user_errors import user_errors
 
     if arguments.export:
         path = arguments.settings.path(arguments.export)
-        failed = user_errors(f"{path} cannot be written", "name another file with --export")
-        with failed, arguments.work.read_state() as state:
+        with arguments.work.read_state() as state:
             count = export(state, name, path)
         tell(f"{path} has {count} sessions; judge them again with: modelmill tune --replay FILE")
     return code

@@ -73,3 +73,6 @@ def test_a_pipe_in_place_of_a_json_file_is_not_waited_for(tmp_path: Path) -> Non
         read_json(Path(os.devnull))
     with pytest.raises(OSError, match="it is not a file"):
         hash_file(tmp_path / "pipe.json")
+    with pytest.raises(OSError, match="it is not a file"):
+        replace_file(tmp_path / "pipe.json", b"{}")
+    assert (tmp_path / "pipe.json").is_fifo()

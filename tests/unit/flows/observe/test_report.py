@@ -4,6 +4,7 @@ import base64
 import hashlib
 import html
 import json
+import os
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -321,6 +322,20 @@ def test_the_page_is_replaced_as_a_whole_or_not_at_all(
     assert [path.name for path in dest.parent.iterdir()] == ["report.html"]
     with pytest.raises(UsageError, match="-o"):
         write(made, dest / "below-a-file.html")
+
+
+def test_the_page_takes_the_place_of_no_link_and_no_device(
+    harness: SweepHarness, tmp_path: Path
+) -> None:
+    """As root, the report took that of /dev/stdout and /dev/full."""
+    made = document(harness)
+    link = tmp_path / "link.html"
+    link.symlink_to(tmp_path / "report.html")
+    with pytest.raises(UsageError, match=r"link.html: it is a link"):
+        write(made, link)
+    assert link.is_symlink()
+    with pytest.raises(UsageError, match="it is not a file"):
+        write(made, Path(os.devnull))
 
 
 def test_a_compiled_cell_tells_what_opening_took_and_that_it_was_emulated(
