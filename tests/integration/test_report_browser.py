@@ -274,7 +274,9 @@ def test_ids_and_commands_can_be_copied(page: Page) -> None:
     assert f"copy {BAD}" in labels
     assert f"copy modelmill retry 20260609 --only '{BAD}'" in labels
     page.locator("#panel .copy").first.click()
-    page.wait_for_function("document.querySelector('#panel .copy').textContent !== 'copy'")
+    from playwright.sync_api import expect
+
+    expect(page.locator("#panel .copy").first).not_to_have_text("copy")
 
 
 def test_the_time_line_tells_what_a_bar_is_and_leads_to_its_cell(page: Page) -> None:
