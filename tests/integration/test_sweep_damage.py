@@ -145,8 +145,8 @@ def test_a_full_feed_keeps_what_is_built_until_there_is_room(project: Project) -
     project.catalog(model("tiny/a"), model("tiny/huge", size=2 * BIG, journal=journal))
     with small_disk(project.folder / "disk", "5m") as disk:
         arguments = ("--stamp", "s1", *ONE_CELL, "--feed", str(disk / "feed"), "--tries", "1")
-        arguments += ("--jobs", "1")  # else the large package leaves the small one no room
-        ran = project.run("sweep", "catalog.toml", *arguments)
+        one_slot = ("--jobs", "1")  # else the large package leaves the small one no room
+        ran = project.run("sweep", "catalog.toml", *arguments, *one_slot)
         assert (ran.code, ran.err) == (1, "")
         failed = {one.cell for one in project.outcomes("s1").values() if one.status.failed}
         assert failed == {"tiny/huge:fill-mask@mlas_cpu", "tiny/huge:fill-mask@export"}
