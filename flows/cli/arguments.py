@@ -8,15 +8,16 @@ import os
 from collections.abc import Callable, Iterable
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from flows.output.console import Choice, Detail, tell
-from flows.settings.options import Option
-from flows.settings.resolution import misspelt, resolve
-from flows.settings.settings import OF_A_SWEEP, OPTIONS, PLACES, Settings
-from flows.settings.workspace import Workspace
 from matrix.errors import Exit, UsageError
 from matrix.nearest import hint
+
+if TYPE_CHECKING:  # the help of modelmill itself shows no setting
+    from flows.settings.options import Option
+    from flows.settings.settings import Settings
+    from flows.settings.workspace import Workspace
 
 USUAL = frozenset((
     "bench", "compile", "demand", "engine", "feed", "home", "if_changed", "jobs", "key", "model",
@@ -46,6 +47,9 @@ class Arguments(argparse.Namespace):
     @cached_property
     def settings(self) -> Settings:
         """The effective settings; a misspelt variable is pointed out."""
+        from flows.settings.resolution import misspelt, resolve
+        from flows.settings.settings import OPTIONS
+
         flags = {
             name: tuple(value) if isinstance(value, list) else value
             for name, value in vars(self).items()
@@ -58,6 +62,8 @@ class Arguments(argparse.Namespace):
     @property
     def work(self) -> Workspace:
         """The folders, feed and state that the settings name."""
+        from flows.settings.workspace import Workspace
+
         return Workspace(self.settings)
 
 
@@ -149,6 +155,8 @@ class HelpAll(argparse.Action):
 
 def add_settings(parser: Parser, names: Iterable[str], *, as_json: bool = False) -> None:
     """Give a command the flags of these settings. `as_json`: it can print JSON."""
+    from flows.settings.settings import OPTIONS
+
     if as_json:
         parser.add_argument("--json", action="store_true", help="print JSON, for programs")
     groups: dict[str, argparse._ArgumentGroup] = {}
@@ -199,6 +207,8 @@ def add_detail(parser: argparse.ArgumentParser) -> None:
 def add_sweeping(parser: Parser, *names: str) -> None:
     """The flags of every command that works on a sweep, here or on a fleet, besides those of the
     settings `names`."""
+    from flows.settings.settings import OF_A_SWEEP, PLACES
+
     parser.add_argument("--fleet", action="store_true", help="have the workers of a fleet do it")
     parser.add_argument("--pool", default="modelmill", help="name of the fleet; default modelmill")
     parser.add_argument("--json", action="store_true", help="events and summary as JSON lines")

@@ -50,12 +50,12 @@ PLACES: Mapping[str, tuple[str, ...]] = {
 they take, but a sweep that goes on has its feed and its targets in its record."""
 _OF_FLEETS = ("config", "state")
 """What a command with `--fleet` takes of these: workers have places of their own."""
-_HINT = re.compile(rf"\bmodelmill ({'|'.join(PLACES)})\b")
+_HINT = rf"\bmodelmill ({'|'.join(PLACES)})\b"
 _OURS = re.compile(r"(\x1b\[(?:0|1|2|31|32|33)m)")
 """What `paint` writes."""
-_PLAIN_THERE = re.compile(r"[\w.:/\\+-][\w.:/\\+@=~*?\[\]-]*")
+_PLAIN_THERE = r"[\w.:/\\+-][\w.:/\\+@=~*?\[\]-]*"
 """What neither cmd nor PowerShell changes."""
-_EXTENDED = re.compile(r"(\\{2,4})\?(\\{1,2})(UNC\2)?")
+_EXTENDED = r"(\\{2,4})\?(\\{1,2})(UNC\2)?"
 """What begins a path that Windows takes without its limits; in JSON, every backslash is two."""
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 """Control characters and those that turn the direction of what follows."""
@@ -113,7 +113,7 @@ class Output:
         if os.name == "nt":
             text = plain_paths(text)
         if self.places:
-            text = _HINT.sub(self._complete, text)
+            text = re.sub(_HINT, self._complete, text)
         parts = _OURS.split(text) if self.colour else [text]
         return self.write_raw(
             "".join(part if n % 2 else shown(part) for n, part in enumerate(parts))
@@ -181,7 +181,7 @@ def moving(out: TextIO) -> TextIO:
 
 def plain_paths(text: str) -> str:
     """A text with paths as people know them: `C:\\it` for `\\\\?\\C:\\it`."""
-    return _EXTENDED.sub(lambda begin: begin[1] if begin[3] else "", text)
+    return re.sub(_EXTENDED, lambda begin: begin[1] if begin[3] else "", text)
 
 
 def shown(text: str) -> str:
@@ -318,7 +318,7 @@ def shell_word(text: str) -> str:
 
 def windows_word(text: str) -> str:
     """A text in the quotes that both shells of Windows know, unless it means itself to both."""
-    if _PLAIN_THERE.fullmatch(text):
+    if re.fullmatch(_PLAIN_THERE, text):
         return text
     # Programs take a backslash before a quote for an escape, and no other one.
     escaped = re.sub(r'(\\*)(["]|$)', lambda ends: ends[1] * 2 + (ends[2] and '\\"'), text)

@@ -12,21 +12,18 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from feed.rules import STRICTEST
-from flows.plan.estimates import Estimates
-from flows.plan.work_left import ESTIMATE, from_record
-from flows.plan.work_left import to_record as estimates_record
 from flows.settings.settings import OPTIONS, RECORDED, Settings
 from matrix.codec import to_json
 from matrix.globs import matches
 from matrix.model import Cell, Model, Plan, PlannedModel, Target
 from matrix.needs import compiling
-from matrix.plan_json import BadRecord, plan_from_record, plan_to_record
 from matrix.status import Status
 from state.damage import damaged, reading
 from state.errors import StateError
 from state.records import Kind, SweepInfo
 
 if TYPE_CHECKING:
+    from flows.plan.estimates import Estimates
     from state.reading import StateReader
     from state.state import State
 
@@ -81,7 +78,10 @@ def note_plan(
     state: State, sweep_id: int, plan: Plan, known: Estimates | None = None, catalog: str = ""
 ) -> None:
     """Keep the plan of a run with its sweep, its estimates and its catalog."""
-    told = {ESTIMATE: estimates_record(known)} if known is not None and known.models else {}
+    from flows.plan.work_left import ESTIMATE, to_record
+    from matrix.plan_json import plan_to_record
+
+    told = {ESTIMATE: to_record(known)} if known is not None and known.models else {}
     state.note_plan(sweep_id, Kind.NOTICE, {**told, CATALOG: catalog}, plan_to_record(plan))
 
 
@@ -102,6 +102,8 @@ def with_other_catalogs(
 
 def recorded_estimates(state: StateReader, sweep_id: int) -> Estimates | None:
     """The estimates of the last run of a sweep."""
+    from flows.plan.work_left import ESTIMATE, from_record
+
     notices = (one.data or {} for one in state.events(sweep_id, kind=Kind.NOTICE))
     records = [one[ESTIMATE] for one in notices if ESTIMATE in one]
     with reading("the estimates of the sweep"):
@@ -114,6 +116,9 @@ def recorded_plans(state: StateReader, sweep_id: int) -> Iterator[Plan]:
 
 
 def _read(record: Json) -> Plan:
+    # Half of what this module would import, and `status` needs only its names of events.
+    from matrix.plan_json import BadRecord, plan_from_record
+
     try:
         return plan_from_record(record, STRICTEST)
     except BadRecord as error:
