@@ -11,7 +11,6 @@ from typing import Any
 from workers.optimum_engine import histograms, masks
 from workers.sources import model_file, runtime, weight_file
 from workers.sources.errors import quantize_error
-from workers.sources.onnx_graph import attributes
 
 _CHUNK_BYTES = 1024**3
 """Activations fetched in one run; more than that takes several runs."""
@@ -23,8 +22,10 @@ _BETWEEN = {
     "Tanh": (-1.0, 1.0),
 }
 """Between which numbers these operators' results lie."""
-_FLOATS = {1, 10, 11, 16}
-"""ONNX's numbers of the float types that a Cast may make."""
+_NEAR = 1e-5
+"""What lies nearer than this to a whole number is one: CPUs differ in the last bits."""
+_FIRST = 256
+"""As many values of a tensor say of most that they are no whole numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,22 @@ def ranges(
     for name in hidden & ranges.keys():
         low, high = ranges[name]
         ranges[name] = min(low, -limits.depth), high
-    return {name: rounded(*bounds) for name, bounds in sorted(ranges.items())}
+    made = {name: rounded(*bounds) for name, bounds in sorted(ranges.items())}
+    return made | {name: _exact(*made[name], limits.levels) for name in found.whole & made.keys()}
+
+
+def _exact(low: float, high: float, levels: int) -> tuple[float, float]:
+    """A range that holds this one, and every whole number as exactly that.
+
+    What is cast to a truth or a whole number, compared or rounded must not become a little less:
+    the HTP casts 0.99998 to 0, and then a mask hides nothing.
+    """
+    least, most = min(low, 0.0), max(high, 0.0)
+    step = 2.0 ** math.ceil(math.log2((most - least) / levels))
+    if math.floor(least / step) + levels < most / step:
+        step *= 2
+    start = math.floor(least / step)
+    return (start * step, (start + levels) * step) if step <= 1 else (low, high)
 
 
 def _widened(
@@ -95,11 +111,10 @@ def _between(model: Any, source: Path) -> dict[str, tuple[float, float]]:
     """The numbers between which the results of some operators lie, whatever their inputs are.
 
     The quantizer leaves out a Clip, because the range of its result cuts off the same: with room
-    beyond the Clip's own ends, it would not. What becomes a truth or a whole number has no room
-    either: a number just below 1 is cut off to 0 by the HTP, and a mask hides nothing any more.
+    beyond the Clip's own ends, it would not. It leaves out a Clip or Relu that follows as well.
     """
     constants = {tensor.name: tensor for tensor in model.graph.initializer}
-    found = {}
+    found: dict[str, tuple[float, float]] = {}
     for node in model.graph.node:
         if node.op_type == "Clip":
             given = dict(zip(("min", "max"), node.input[1:], strict=False))
@@ -110,9 +125,11 @@ def _between(model: Any, source: Path) -> dict[str, tuple[float, float]]:
                     none = math.inf if end == "min" else -math.inf
                     tensor = constants.get(name)
                     ends[end] = weight_file.values(tensor, source).item() if tensor else none
-            found[node.output[0]] = ends.get("min", -math.inf), ends.get("max", math.inf)
-        elif node.op_type == "Cast" and attributes(node)["to"] not in _FLOATS:
-            found[node.input[0]] = math.inf, -math.inf
+            least, most = found.get(node.input[0], (-math.inf, math.inf))
+            low, high = ends.get("min", -math.inf), ends.get("max", math.inf)
+            found[node.output[0]] = max(low, least), min(high, most)
+        elif node.op_type == "Relu" and node.input[0] in found:
+            found[node.output[0]] = found[node.input[0]]
         elif node.op_type in _BETWEEN:
             found[node.output[0]] = _BETWEEN[node.op_type]
     return found
@@ -155,6 +172,16 @@ class _Found:
         self._endless: set[str] = set()
         self._bounds: dict[str, list[tuple[float, float]]] = {}
         self._counts: dict[str, Any] = {}
+        self._others: set[str] = set()
+
+    @property
+    def whole(self) -> set[str]:
+        """The tensors that hold whole numbers alone, and not only zeros."""
+        return {
+            name
+            for name in self._bounds.keys() - self._others
+            if any(max(-low, high) > 0.5 for low, high in self._bounds[name])
+        }
 
     def widen(self, arrays: Mapping[str, Any]) -> None:
         """Take another sample's values."""
@@ -172,6 +199,8 @@ class _Found:
                 self._bounds.pop(name, None)
                 continue
             self._bounds.setdefault(name, []).append((low, high))
+            if name not in self._others and not (_whole(array.flat[:_FIRST]) and _whole(array)):
+                self._others.add(name)
             # Cutting off what hides would let it be seen.
             if self._limits.method in {"percentile", "mse"} and not hides:
                 made = histograms.counts(array)
@@ -191,6 +220,12 @@ class _Found:
         if limits.method == "percentile":
             return histograms.percentile(self._counts[name], low, high)
         return histograms.mse(self._counts[name], low, high, limits.levels)
+
+
+def _whole(array: Any) -> bool:
+    import numpy as np
+
+    return bool((np.abs(array - np.rint(array)) < _NEAR).all())
 
 
 def bounds(array: Any, depth: float, *, hides: bool) -> tuple[float, float]:

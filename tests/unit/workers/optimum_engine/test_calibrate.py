@@ -11,7 +11,8 @@ import onnx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from onnx import TensorProto, helper
+from onnx import helper
+from onnxruntime.quantization import quant_utils
 
 from tests.engines import graphs
 from workers.engine import StageError
@@ -54,10 +55,11 @@ def ranges(
     folder: Path,
     method: str = "minmax",
     margin: float = 0.0,
+    levels: int = 255,
 ) -> dict[str, Any]:
     (folder / "model").mkdir(parents=True)
     onnx.save(model, str(folder / "model" / "model.onnx"))
-    limits = calibrate.Limits(100, 255, method, margin)
+    limits = calibrate.Limits(100, levels, method, margin)
     return calibrate.ranges(folder / "model", sets, folder / "temp", limits)
 
 
@@ -75,8 +77,8 @@ def test_a_mask_hides_although_no_sample_shows_it(tmp_path: Path) -> None:
         helper.make_node("Softmax", ["scores"], ["y"]),
     ]
     weights = {"limit": np.float32(9), "mask": np.float32(-100), "zero": np.float32(0)}
-    found = ranges(typed(nodes, weights), [{"x": np.ones((2, 8), np.float32)}], tmp_path)
-    assert found == {"x": (1, 1), "low": (-100, 0), "scores": (-100, 1), "y": (0.125, 0.125)}
+    found = ranges(typed(nodes, weights), [{"x": np.full((2, 8), 1.5, np.float32)}], tmp_path)
+    assert (found["low"], found["scores"]) == ((-100, 0), (-100, 1.5))
 
 
 def test_a_margin_moves_both_ends_outwards(tmp_path: Path) -> None:
@@ -106,17 +108,32 @@ def test_a_margin_ends_where_results_do(tmp_path: Path) -> None:
     assert found["share"][1] == 1
 
 
-def test_what_becomes_a_truth_has_no_margin(tmp_path: Path) -> None:
-    """With room 1 is a step of 43690 of 65535, a little below 1: the HTP casts that to false."""
+def test_a_clip_ends_what_follows_it_too(tmp_path: Path) -> None:
     nodes = [
-        helper.make_node("Abs", ["x"], ["seen"]),
-        helper.make_node("Cast", ["seen"], ["truth"], to=TensorProto.BOOL),
-        helper.make_node("Cast", ["x"], ["same"], to=TensorProto.FLOAT),
-        helper.make_node("Where", ["truth", "same", "seen"], ["y"]),
+        helper.make_node("Clip", ["x", "", "six"], ["low"]),
+        helper.make_node("Relu", ["low"], ["after"]),
+        helper.make_node("Clip", ["after", "", "ten"], ["last"]),
+        helper.make_node("Relu", ["x"], ["free"]),
+        helper.make_node("Sum", ["last", "free"], ["y"]),
     ]
-    rows = np.array([[0, 1] * 4] * 2, np.float32)
-    found = ranges(typed(nodes, {}), [{"x": rows}], tmp_path, margin=0.5)
-    assert (found["seen"], found["x"]) == ((0, 1), (0, 1.5))
+    rows = np.linspace(-4.5, 6.5, 16, dtype=np.float32).reshape(2, 8)
+    weights = {"six": np.float32(6), "ten": np.float32(10)}
+    found = ranges(typed(nodes, weights), [{"x": rows}], tmp_path, margin=0.5)
+    assert (found["after"], found["last"], found["free"]) == ((0, 6), (0, 6), (0, 9.75))
+
+
+@pytest.mark.parametrize("levels", [255, 65535])
+@pytest.mark.parametrize(("low", "high"), [(0, 1), (-1, 0), (-3, 7), (-100, 0), (5, 5), (0, 200)])
+def test_whole_numbers_are_exact(low: int, high: int, levels: int, tmp_path: Path) -> None:
+    """A little less than 1 is 0 where the HTP casts it, and the mask hides nothing."""
+    rows = np.linspace(low, high, 16).round().astype(np.float32).reshape(2, 8)
+    model = typed([helper.make_node("Neg", ["x"], ["y"])], {})
+    found = ranges(model, [{"x": rows}], tmp_path, margin=0.5 * (levels > 255), levels=levels)
+    for name, values in ("x", rows), ("y", -rows):
+        zero, step = quant_utils.compute_scale_zp(
+            *np.array(found[name], np.float32), np.array(0), np.array(levels)
+        )
+        assert ((values / step + zero).round() - zero) * step == pytest.approx(values, abs=0)
 
 
 def test_nan_is_an_error_that_names_the_tensor(tmp_path: Path) -> None:
@@ -133,8 +150,8 @@ def test_endless_values_that_hide_nothing_have_no_range(tmp_path: Path) -> None:
         helper.make_node("Min", ["endless", "one"], ["y"]),
     ]
     model = typed(nodes, {"zero": np.float32(0), "one": np.float32(1)})
-    sets = [{"x": np.full((2, 8), value, np.float32)} for value in (1, 2)]
-    assert ranges(model, sets, tmp_path) == {"x": (1, 2), "y": (1, 1)}
+    sets = [{"x": np.full((2, 8), value, np.float32)} for value in (0.5, 0.75)]
+    assert "endless" not in ranges(model, sets, tmp_path)
 
 
 OUTLIERS = np.append(np.random.default_rng(3).standard_normal(65534), [-1e6, 1e6])
@@ -155,8 +172,8 @@ def test_methods_differ_in_what_they_cut_off(
 
 def test_an_average_is_that_of_samples(tmp_path: Path) -> None:
     model = typed([helper.make_node("Neg", ["x"], ["y"])], {})
-    sets = [{"x": np.full((2, 8), value, np.float32)} for value in (1, 2, 6)]
-    assert ranges(model, sets, tmp_path, "average") == {"x": (3, 3), "y": (-3, -3)}
+    sets = [{"x": np.full((2, 8), value, np.float32)} for value in (1.5, 2, 7)]
+    assert ranges(model, sets, tmp_path, "average") == {"x": (3.5, 3.5), "y": (-3.5, -3.5)}
 
 
 def test_what_is_rare_and_far_is_cut_off_where_steps_are_few() -> None:
