@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,12 @@ def imported(module: Path) -> Iterator[str]:
         if isinstance(node, ast.ImportFrom) and node.module:
             yield node.module
             yield from (f"{node.module}.{one.name}" for one in node.names)
+
+
+def test_pytest_passes_over_no_folder(pytestconfig: pytest.Config) -> None:
+    folders = {part for module in MODULES for part in module.relative_to(TESTS).parts[:-1]}
+    left_out = pytestconfig.getini("norecursedirs")
+    assert [one for one in folders if any(fnmatchcase(one, name) for name in left_out)] == []
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda path: path.name)
