@@ -72,8 +72,9 @@ def _environment(cache: Path) -> Iterator[Path]:
 def _key() -> str:
     """Changes with whatever decides what is in the environment."""
     files = [Path(__file__).with_name(name) for name in ("python.py", "wine.py")]
-    files += [python.ROOT / "constraints.txt", python.ROOT / "pyproject.toml"]
-    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:12]
+    files.append(python.ROOT / "constraints.txt")
+    content = [file.read_bytes() for file in files] + [repr(python.requirements()).encode()]
+    return hashlib.sha256(b"".join(content)).hexdigest()[:12]
 
 
 def _make(folder: Path) -> None:

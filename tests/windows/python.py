@@ -17,7 +17,7 @@ import sys
 import sysconfig
 import tomllib
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -85,10 +85,15 @@ def make(folder: Path, tools: Path, work: Path) -> None:
                     elif file.suffix == ".dll" and not file.name.startswith("api-ms-"):
                         (folder / file.name).write_bytes(archive.read(name))
     shutil.copytree(sysconfig.get_path("stdlib"), folder / "Lib", ignore=_not_for_windows)
+    # That Python may be older than 3.11.9, whose interpreter calls this on the class.
+    metadata = folder / "Lib/importlib/metadata/__init__.py"
+    method = "\n\n    def invalidate_caches(cls)"
+    text = metadata.read_text(encoding="utf-8")
+    metadata.write_text(text.replace(method, method.replace("  def", "  @classmethod\n    def")))
     _compile(folder, tools, work)
     packages, versions = folder / "Lib/site-packages", ROOT / "constraints.txt"
     options = [*_FOR_WINDOWS, "--no-compile", "--no-warn-conflicts", "-c", str(versions)]
-    _pip("install", "--target", packages, *options, *_requirements())
+    _pip("install", "--target", packages, *options, *requirements())
 
 
 def _pip(*arguments: str | Path) -> None:
@@ -96,11 +101,12 @@ def _pip(*arguments: str | Path) -> None:
     subprocess.run([*command, *arguments], check=True)
 
 
-def _requirements() -> Iterator[str]:
+def requirements() -> list[str]:
+    """What is installed: our dependencies, and what the tests need."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = [line for name in EXTRAS for line in project["optional-dependencies"][name]]
-    yield from (line for line in project["dependencies"] + extras if "modelmill[" not in line)
-    yield from MORE + ONLY_WINDOWS
+    ours = [line for line in project["dependencies"] + extras if "modelmill[" not in line]
+    return [*ours, *MORE, *ONLY_WINDOWS]
 
 
 def _not_for_windows(folder: str, names: list[str]) -> set[str]:

@@ -56,7 +56,7 @@ def test_a_slot_makes_room_after_its_turn_only_if_another_sweep_waits(
         other = begin(state, stamp="other")
         meanwhile, _stop = checked(state, info)
         assert not meanwhile.closing.is_set()
-        monkeypatch.setattr(slot, "TURN", 0.0)
+        monkeypatch.setattr(slot, "TURN", -1.0)  # over, also where a clock ticks slowly
         after, stop = checked(state, info)
         assert after.closing.is_set()
         assert not stop
