@@ -268,7 +268,7 @@ def complete(line: str) -> None:
     """Answer a shell that completes a command line; see `modelmill completion`."""
     import argcomplete
 
-    from flows.cli.completers import add_completers
+    from flows.cli.commands.completion import add_completers
 
     parser = build_parser(filled=line.split())
     add_completers(parser)

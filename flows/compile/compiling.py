@@ -17,8 +17,13 @@ from feed.index import IndexCell
 from feed.interface import Feed, Published
 from feed.listing import list_versions
 from flows.output.activity import waiting_for
-from flows.packages.batch import known_settings, known_sweep, published_cells
-from flows.packages.published import Original, published_original
+from flows.packages.published import (
+    Original,
+    known_settings,
+    known_sweep,
+    published_cells,
+    published_original,
+)
 from flows.packages.signing import signature_check
 from flows.plan.recorded import PlannedCells, remember
 from flows.run.run import Run

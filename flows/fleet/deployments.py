@@ -1,10 +1,17 @@
-"""`modelmill deploy`: the pools, deployments, automations and schedule of a fleet on its server."""
+"""`modelmill deploy`: the pools, deployments, schedule and messages of a fleet on its server.
+
+Messages about failures go to a notification block on the server: an existing one (Slack, Teams,
+mail, ...), given by type and name, or a webhook whose address comes from the environment, so that
+no shell history contains it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
+from uuid import UUID
 
+from prefect.blocks.notifications import CustomWebhookNotificationBlock
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.actions import (
     DeploymentScheduleCreate,
@@ -12,11 +19,13 @@ from prefect.client.schemas.actions import (
     WorkPoolUpdate,
 )
 from prefect.client.schemas.schedules import CronSchedule
+from prefect.events.actions import SendNotification
+from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture
+from prefect.events.schemas.events import ResourceSpecification
 from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
 from pydantic import ValidationError
 
 from flows.fleet import entrypoints
-from flows.fleet.automations import notify_of_failures, remove_former
 from flows.fleet.parent_runs import NIGHTLY, PARENT_FLOW
 from flows.fleet.worker import SWEEPS
 from matrix.errors import UsageError
@@ -26,6 +35,11 @@ _TEMPLATE = {
     "job_configuration": {"stream_output": True},
     "variables": {"type": "object", "properties": {}, "additionalProperties": False},
 }
+ADDRESS = "NOTIFY_URL"
+"""Variable with the address of a webhook."""
+WEBHOOK = "webhook"
+_FAILED = "modelmill-failed"
+_FORMER = ("modelmill-lost", "modelmill-zombie", "modelmill-pending", "modelmill-stuck")
 
 
 def deploy(pool: str) -> list[str]:
@@ -105,3 +119,73 @@ def _deployment(client: SyncPrefectClient, flow: Any, name: str, pool: str, **mo
         enforce_parameter_schema=True,
         **more,
     )
+
+
+def remove_former(client: SyncPrefectClient) -> None:
+    """Remove the automations of earlier versions, which took silent runs for dead."""
+    for name in _FORMER:
+        for found in client.read_automations_by_name(name):
+            client.delete_automation(found.id)
+
+
+def notify_of_failures(client: SyncPrefectClient, block: str, environ: Mapping[str, str]) -> str:
+    """Send a message whenever a sweep of a fleet fails; `block`: `webhook`, or TYPE/NAME of a block
+    that sends notifications."""
+    document = _webhook(environ) if block == WEBHOOK else _block(client, block)
+    wanted = AutomationCore(
+        name=_FAILED,
+        trigger=EventTrigger(
+            expect={"prefect.flow-run.Failed", "prefect.flow-run.Crashed"},
+            match_related=ResourceSpecification(
+                {"prefect.resource.role": "flow", "prefect.resource.name": PARENT_FLOW}
+            ),
+            posture=Posture.Reactive,
+            threshold=1,
+        ),
+        actions=[
+            SendNotification(
+                block_document_id=document,
+                subject="modelmill {{ flow_run.name }}: {{ flow_run.state.name }}",
+                body="{{ flow_run.state.message }}\n{{ flow_run|ui_url }}",
+            )
+        ],
+    )
+    if found := client.read_automations_by_name(wanted.name):
+        client.update_automation(found[0].id, wanted)
+    else:
+        client.create_automation(wanted)
+    return wanted.name
+
+
+def _webhook(environ: Mapping[str, str]) -> UUID:
+    address = environ.get(ADDRESS, "")
+    if not address.startswith(("http://", "https://")):
+        raise UsageError(
+            f"{ADDRESS} does not hold the address of a webhook",
+            hint=f"export {ADDRESS}=https://...",
+        )
+    block = CustomWebhookNotificationBlock(
+        name="modelmill",
+        url=cast("Any", address),  # kept on the server, encrypted
+        method="POST",
+        headers={},
+        cookies={},
+        json_data={"title": "{{subject}}", "text": "{{body}}"},
+    )
+    # Its type says coroutine, which it returns in async code only.
+    return UUID(str(cast("Any", block.save)(_FAILED, overwrite=True)))
+
+
+def _block(client: SyncPrefectClient, block: str) -> UUID:
+    kind, _, name = block.partition("/")
+    if not name:
+        raise UsageError(
+            f"'{block}' is not the name of a block",
+            hint=f"give TYPE/NAME, for example slack-webhook/team, or {WEBHOOK}",
+        )
+    try:
+        return UUID(str(client.read_block_document_by_name(name, kind).id))
+    except ObjectNotFound:
+        raise UsageError(
+            f"the Prefect server has no block {block}", hint="see: prefect block ls"
+        ) from None

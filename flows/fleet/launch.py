@@ -1,11 +1,13 @@
 """`sweep --fleet`: record a run, start its parent and follow it through the state.
 
 `resume --fleet` and `retry --fleet` continue a sweep whose plan is in the state. A sweep that never
-ran on a fleet has no plan there; it is planned again from its catalog.
+ran on a fleet has no plan there; it is planned again from its catalog. The results of tunings are
+saved in the files of the machine that follows them: champions and new evidence.
 """
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
@@ -25,7 +27,6 @@ from flows.fleet.parent_runs import (
     submit,
 )
 from flows.fleet.run import FLAGS, FleetRun, NoFleetRun, last_run, record_run, state_url, values_of
-from flows.fleet.tuning import BUDGET, CHAMPIONS, conclude_tunings
 from flows.observe.following import Follower
 from flows.observe.progress import SweepProgress
 from flows.observe.summaries import clear_summaries, write_summaries
@@ -43,13 +44,16 @@ from flows.settings.workspace import Workspace, find_sweep
 from flows.stop import Stop, stopped_by_signals
 from flows.sweep.cancellation import RELEASED, cancel_sweep
 from flows.sweep.lifecycle import Sweep
-from flows.tune.batch import Order, begin_shared, is_catalog, of_fleet, rows_of
-from flows.tune.conclusion import champions_file
-from flows.tune.record import cell_of
+from flows.tune.batch import Order, begin_shared, is_catalog, of_fleet, read_tuning, rows_of
+from flows.tune.conclusion import champions_file, conclude
+from flows.tune.record import cell_of, recorded
+from flows.tune.tunings import report_lines
+from machine.waits import untold
+from matrix.codec import to_json
 from matrix.errors import Exit, MillError, NothingSelected, UsageError
 from matrix.model import Plan
 from matrix.status import FailureClass
-from matrix.trials import TuningStatus
+from matrix.trials import OVER, TuningStatus
 from state.database import Patience
 from state.errors import StateUnavailable
 from state.records import Kind, SweepInfo
@@ -58,6 +62,8 @@ from state.state import State, open_state
 _LOOK = 0.5
 _LOOKS = 10
 """After so many looks, one whether there is a parent."""
+CHAMPIONS, BUDGET = "champions", "budget"
+"""Keys of what was asked for: the file that gets the champions, and the seconds for each model."""
 
 
 class ParentLost(MillError):
@@ -267,3 +273,23 @@ def resume_tunings(
         state.measure_again(info.id, left)
     asked = {**dict(launch.values[TUNING]), BUDGET: budget}
     return replace(launch, values={**launch.values, TUNING: asked}).go()
+
+
+def conclude_tunings(
+    state: State, settings: Settings, name: str, asked: Mapping[str, Any], *, as_json: bool
+) -> bool:
+    """Save the results of finished tunings and report all; returns whether none failed."""
+    if file := asked.get(CHAMPIONS):
+        settings = replace(settings, champions=str(file))
+    told = untold if as_json else partial(print, flush=True)
+    for row in rows_of(state, name):
+        if row.status in OVER and not row.detail.get("concluded"):
+            kept = read_tuning(state, row)
+            conclude(settings, kept, told)
+            kept.change(concluded=True)
+    found = recorded(state, name)
+    if as_json:
+        print(json.dumps({"type": "tunings", "tunings": to_json(found)}), flush=True)
+    else:
+        print("\n".join(report_lines(found, champions_file(settings), f"{name} --fleet")))
+    return not any(one.tuning.status is TuningStatus.FAILED for one in found)

@@ -1,21 +1,22 @@
-"""`modelmill worker`: check this machine, run Prefect's workers, drain them at the end."""
+"""`modelmill worker`: check this machine, run Prefect's workers, clean up, drain at the end."""
 
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import platform
 import subprocess
+import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from flows.fleet.cleanup import Cleanup
 from flows.fleet.run import state_url
 from flows.fleet.worker_folder import CWD, FOLDER, WORDS, WorkerFolder
-from flows.output.quantity import brief, plain_text
+from flows.output.quantity import brief, counted, plain_text, show_size
 from flows.packages.cache import place_of
 from flows.plan.needs import words_here
 from flows.settings.engines import engine_spec, slot_count
@@ -30,6 +31,8 @@ from state.state import open_state
 from workers.host.client import EngineHost
 from workers.host.engines import installed_engines
 from workers.host.watch import HostLimits
+from workers.store import Store
+from workers.store.folder import is_store
 
 _START_LIMIT = 120.0
 _LAST_LINES = 3
@@ -46,6 +49,8 @@ _DEFAULTS = {
 SWEEPS = "-sweeps"
 """The pool of parents is named as that of the slots, with this at the end. It is one of its own
 because a parent would take a place from the slots that it waits for."""
+PERIOD = 6 * 3600.0
+"""Seconds between two clean-ups."""
 
 
 @dataclass(slots=True)
@@ -194,3 +199,50 @@ def queue_name(words: Words) -> str:
     """The queue of all machines that announce the same."""
     digest = hashlib.sha256(to_text(words).encode()).hexdigest()[:8]
     return f"{platform.system().lower()}-{digest}"
+
+
+@dataclass(slots=True)
+class Cleanup:
+    """Removes old stage results, old logs and leftovers of killed runs from one home folder.
+
+    A machine of a fleet builds unattended for months, so its disk would fill up. Results that
+    running builds use stay, and so do packages that were kept for inspection (conflicts, failed
+    verification).
+    """
+
+    settings: Settings
+    _next: float = field(default_factory=time.monotonic)
+
+    def if_due(self) -> str | None:
+        """Clean up if the time has come; returns what was removed, if anything."""
+        if time.monotonic() < self._next:
+            return None
+        self._next = time.monotonic() + PERIOD
+        return self.clean(time.time() - self.settings.retention)
+
+    def clean(self, since: float) -> str | None:
+        """Remove what was not used since then, and what exceeds the disk budget."""
+        work = Workspace(self.settings)
+        work.tidy()
+        removed = [*_results(work, self.settings.disk_budget, since), *_logs(work.logs, since)]
+        return f"removed {' and '.join(removed)}" if removed else None
+
+
+def _results(work: Workspace, budget: int | None, since: float) -> Iterator[str]:
+    if not is_store(work.store):
+        return
+    with closing(Store(work.store)) as store:
+        report = store.gc(budget or math.inf, since)
+    if report.evicted:
+        yield f"{counted(len(report.evicted), 'stage result')} ({show_size(report.freed)})"
+
+
+def _logs(folder: Path, since: float) -> Iterator[str]:
+    removed = 0
+    for path in folder.rglob("*.log*"):
+        with suppress(OSError):  # held open on Windows, or gone meanwhile
+            if path.is_file() and path.stat().st_mtime < since:
+                path.unlink()
+                removed += 1
+    if removed:
+        yield counted(removed, "log")

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from flows.observe.failures import FailureGroup, group_failures
 from flows.observe.unserved import unserved_of
-from flows.output.grid import grid_lines
 from flows.output.quantity import counted, limited
+from flows.output.table import grid_lines
 from flows.stop import Stop
 from matrix.errors import Exit
 from matrix.model import is_export

@@ -15,9 +15,8 @@ from flows.onboard import folder as files
 from flows.onboard.climb import Climb, clear
 from flows.onboard.coverage import Probe, lacking_lines, probe
 from flows.onboard.entry import Wanted, bare, entry_of
-from flows.onboard.folder import Package, Record, entry_in, listed, owes_finding, row_of
+from flows.onboard.folder import Package, Record, entry_in, listed, markdown, owes_finding, row_of
 from flows.onboard.goals import STUCK, Tier, climb, reached
-from flows.onboard.report import markdown
 from flows.output.masking import masked, masked_json
 from flows.packages.builder import open_builder, verifying
 from flows.plan.planning import plan_of

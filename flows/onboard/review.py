@@ -24,13 +24,13 @@ from flows.onboard.folder import (
     Unreadable,
     differences,
     entry_in,
+    markdown,
     owes_finding,
     read,
     row_of,
 )  # fmt: skip
 from flows.onboard.goals import STUCK, Tier, Verdict, reached
 from flows.onboard.onboarding import CARRIED, Onboarding
-from flows.onboard.report import markdown
 from flows.plan.recorded import typed
 from flows.settings.settings import Settings
 from flows.settings.workspace import Workspace

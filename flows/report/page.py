@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import quote
 
 from flows.output.webpage import replace_text, webpage
-from flows.trace import page as trace_page
+from flows.trace.traces import write as write_trace
 from machine.user_errors import user_errors
 from state.damage import reading
 from state.reading import StateReader
@@ -49,6 +49,6 @@ def write_traces(state: StateReader, info: SweepInfo, report: Path) -> dict[int,
             trace = Trace.from_json(raw)
             with user_errors(f"{folder} cannot be made"):
                 folder.mkdir(exist_ok=True)
-            trace_page.write(trace, folder / f"{one.id}.html")
+            write_trace(trace, folder / f"{one.id}.html")
             pages[one.id] = f"{quote(folder.name)}/{one.id}.html"
     return pages

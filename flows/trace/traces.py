@@ -1,16 +1,18 @@
-"""Traces that are kept in folders, or published as records beside what was traced."""
+"""Traces as they are kept: in folders, as pages, as records published beside what was traced."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
+from flows.output.masking import masked_json
+from flows.output.webpage import replace_text, webpage
 from flows.packages.run_records import json_bytes, publish_record
 from flows.settings.settings import Settings
 from flows.settings.workspace import Workspace
-from flows.trace.page import render as page_of
+from flows.trace.difference import difference
 from machine.files import replace_file
 from machine.user_errors import user_errors
 from matrix.codec import parse_json
@@ -19,6 +21,8 @@ from workers.measure.trace.result import Trace
 
 RESULT, PAGE = "trace.json", "trace.html"
 MOST_BYTES = 512 * 2**20
+MOST_SAMPLES = 12
+"""Of an operator; the JSON of the trace has all."""
 
 
 def prepare(output: Path) -> None:
@@ -80,6 +84,30 @@ def publish_trace(settings: Settings, package: str, version: str, trace: Trace) 
         "runtime": about.runtime,
         "status": trace.status.value,
     }
-    files = {RESULT: json_bytes(trace.to_json()), PAGE: page_of(trace).encode()}
+    files = {RESULT: json_bytes(trace.to_json()), PAGE: render(trace).encode()}
     mark = " (emulated)" if about.emulated else ""
     return publish_record(settings, feed, "trace", found, files, told, mark=mark)
+
+
+def render(trace: Trace, against: Trace | None = None) -> str:
+    """A trace as one page, alone or against another one. Everything that comes from a model is text
+    to it, never markup."""
+    told, about = trace.to_json(), trace.metadata
+    for one in told["operators"]:
+        one["samples_us"] = one.get("samples_us", [])[: MOST_SAMPLES + 1]
+    compared = asdict(difference(before=against, after=trace)) if against is not None else None
+    mark = " (emulated)" if about.emulated else ""
+    return webpage(
+        "trace",
+        ("trace",),
+        masked_json({"trace": told, "difference": compared}),
+        plain=True,
+        title=f"trace of {about.model or 'a model'}{mark}",
+        plainly=f"{len(trace.operators)} operators on {about.ep} {about.device}{mark}: "
+        f"{trace.status.value}",
+    )
+
+
+def write(trace: Trace, dest: Path, against: Trace | None = None) -> None:
+    """Write the page."""
+    replace_text(dest, render(trace, against), hint="choose another file")

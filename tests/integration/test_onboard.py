@@ -14,7 +14,7 @@ import pytest
 from onnx import numpy_helper
 
 from flows.onboard import folder as files
-from flows.onboard.report import markdown
+from flows.onboard.folder import markdown
 from machine.files import hash_file
 from matrix.digest import FileEntry, tree_digest
 from tests.engines.sources import write_safetensors

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from flows.trace.page import write
+from flows.trace.traces import write
 from tests.services.chromium import launched, opened
 from workers.measure.trace.result import Trace
 

@@ -9,10 +9,9 @@ from pathlib import Path
 from flows.onboard import folder as files
 from flows.onboard.climb import latencies, success_of, weights_of
 from flows.onboard.coverage import Effort, Probe
-from flows.onboard.folder import Package, Record, listed, put, row_of
+from flows.onboard.folder import Package, Record, listed, markdown, put, row_of
 from flows.onboard.goals import Tier
 from flows.onboard.goals import Verdict as Ended
-from flows.onboard.report import markdown
 from matrix.coverage import Coverage, Verdict
 from matrix.digest import FileEntry, tree_digest
 from workers.build.stages import Rung

@@ -122,7 +122,7 @@ def run(arguments: Arguments) -> Exit:
 
 def _published(arguments: Arguments, finder: Finder, choice: Choice) -> Iterator[Subject]:
     """What a batch has published for the providers of this machine, each when its turn comes."""
-    from flows.packages.again import runnable
+    from flows.packages.reverify import runnable
 
     cells, missing = runnable(arguments.settings, arguments.batch, finder.runtimes)
     for target, why in missing.items():

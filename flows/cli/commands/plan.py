@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 from flows.cli.arguments import CATALOG, Arguments, Parser, add_settings
 from flows.features import feature
 from flows.output.console import print_json
-from flows.output.grid import grid_lines
 from flows.output.quantity import counted, parse_duration, parse_size, show_duration, show_size
-from flows.output.table import render
+from flows.output.table import grid_lines, render
 from flows.settings.settings import OF_A_SWEEP, OPTIONS, PLACES, SELECTION, Settings
 from flows.settings.workspace import Workspace
 from matrix.model import Plan

@@ -124,7 +124,7 @@ def _compared(trace: Trace, other: Trace | None, arguments: Arguments) -> dict[s
 
 
 def _write_page(dest: Path, trace: Trace, other: Trace | None, *, several: bool) -> None:
-    from flows.trace.page import write
+    from flows.trace.traces import write
     from matrix.slugs import slug
 
     if several:

@@ -62,7 +62,7 @@ def _batch(arguments: Arguments) -> Exit:
     """Everything that a batch has published, on the providers of this machine."""
     from collections import Counter
 
-    from flows.packages.again import verified_again
+    from flows.packages.reverify import verified_again
 
     rows, failed = list[dict[str, Any]](), False
     for one in verified_again(arguments.settings, arguments.batch, tell):

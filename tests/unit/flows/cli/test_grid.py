@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flows.output.grid import MOST_ROWS, grid_lines
+from flows.output.table import MOST_ROWS, grid_lines
 
 TARGETS = (
     "qnn_npu", "qnn_gpu", "ov_cpu", "ov_npu", "ov_gpu", "mlas_cpu", "dml_gpu", "vitisai_npu",

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from prefect.client.orchestration import SyncPrefectClient
 
-from flows.fleet.automations import remove_former
+from flows.fleet.deployments import remove_former
 
 
 class Server:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.fleet.cleanup import PERIOD, Cleanup
+from flows.fleet.worker import PERIOD, Cleanup
 from flows.settings.resolution import resolve
 from workers.store import Action, Store
 
@@ -68,7 +68,7 @@ def test_it_is_done_once_in_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert work.if_due() is None
     assert keys(tmp_path) == {"a"}
     later = time.monotonic() + PERIOD
-    monkeypatch.setattr("flows.fleet.cleanup.time.monotonic", lambda: later)
+    monkeypatch.setattr("flows.fleet.worker.time.monotonic", lambda: later)
     assert work.if_due() == "removed 1 stage result (1 B)"
 
 

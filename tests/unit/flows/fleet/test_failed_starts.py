@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from prefect.states import Cancelled, Completed, Crashed, Failed
 
-from flows.fleet.failed_starts import FIRST_PAUSE, LONGEST_PAUSE, FailedStarts, failed_starts
+from flows.fleet.slot_runs import FIRST_PAUSE, LONGEST_PAUSE, FailedStarts, failed_starts
 
 NOON = datetime(2026, 11, 18, 12, tzinfo=UTC)
 

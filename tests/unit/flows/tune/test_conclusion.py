@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from flows.fleet.tuning import CHAMPIONS, conclude_tunings
+from flows.fleet.launch import CHAMPIONS, conclude_tunings
 from flows.settings.resolution import resolve
 from flows.settings.settings import Settings
 from flows.tune.batch import unfinished

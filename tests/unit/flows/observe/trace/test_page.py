@@ -7,7 +7,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from flows.trace.page import MOST_SAMPLES, render, write
+from flows.trace.traces import MOST_SAMPLES, render, write
 from workers.measure.trace.result import Trace
 
 SAMPLE = Path(__file__).parents[5] / "docs" / "samples" / "trace.json"
