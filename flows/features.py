@@ -13,7 +13,7 @@ FEATURES: Mapping[str, str] = {
     "benchmarks": "flows.measure.bench_run:BenchRun",
     "fleet": "flows.fleet.launch:sweep_on_fleet",
     "resume on a fleet": "flows.fleet.launch:resume_on_fleet",
-    "stale champions": "flows.tune.staleness:stale_champions",
+    "stale champions": "flows.tune.champions:stale_champions",
     "variables of Azure": "feed.azure.options:VARIABLES",
     "proof": "flows.tune.champions:tuning_of",
 }

@@ -11,7 +11,7 @@ The state decides who builds what (leases); Prefect starts, routes, shows and ca
        (worker_folder)
 
 `parent` and `slot` are plain functions; `entrypoints` turns them into flows. Only `entrypoints`,
-`deployments`, `automations`, `parent_runs`, `slot_runs`, `parent_display` and `failed_starts`
-import Prefect, and `launch` through them. A slot run that dies frees its worker slot, which takes
+`deployments`, `parent_runs`, `slot_runs` and `parent_display` import Prefect, and `launch` through
+them. A slot run that dies frees its worker slot, which takes
 the next waiting run, so no other process has to react, and machines may join at any time.
 """

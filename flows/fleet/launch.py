@@ -45,9 +45,9 @@ from flows.stop import Stop, stopped_by_signals
 from flows.sweep.cancellation import RELEASED, cancel_sweep
 from flows.sweep.lifecycle import Sweep
 from flows.tune.batch import Order, begin_shared, is_catalog, of_fleet, read_tuning, rows_of
-from flows.tune.conclusion import champions_file, conclude
+from flows.tune.document import report_lines
+from flows.tune.learning import champions_file, conclude
 from flows.tune.record import cell_of, recorded
-from flows.tune.tunings import report_lines
 from machine.waits import untold
 from matrix.codec import to_json
 from matrix.errors import Exit, MillError, NothingSelected, UsageError

@@ -19,8 +19,7 @@ from flows.prefect.display import Display
 from flows.settings.resolution import resolve
 from flows.settings.settings import Settings
 from flows.settings.workspace import Workspace
-from flows.slot.loop import run_slots, usual
-from flows.slot.slots import open_slots, owners_here
+from flows.slot.slots import open_slots, owners_here, run_slots, usual
 from flows.stop import Stop
 from flows.sweep.cancellation import CancellationWatch
 from flows.sweep.lifecycle import Sweep

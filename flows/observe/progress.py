@@ -10,8 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from flows.observe.unserved import UNSERVED, one_line
-from flows.plan.estimates import Estimates
-from flows.plan.work_left import ESTIMATE, WorkLeft, from_record
+from flows.plan.estimates import ESTIMATE, Estimates, WorkLeft, from_record
 from matrix.model import is_export
 from matrix.needs import is_measuring
 from matrix.status import Status

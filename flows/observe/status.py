@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 from flows.observe.evidence import judged_of, notices_of, partly_taken, run_on
 from flows.observe.failures import since_when
-from flows.observe.since import earlier_sweeps, failing_since
 from flows.observe.summary import Summary, open_text
+from flows.observe.sweep_data import earlier_sweeps, failing_since
 from flows.observe.unserved import unserved_of
 from flows.output.quantity import brief, limited, plain_text, show_duration, show_moment, show_size
 from flows.output.table import render

@@ -16,8 +16,8 @@ no exporter and no torch.
 much work the model is, `goals` has the tiers and their closed set of verdicts. A tier that fails
 prevents higher tiers from running, one that is blocked does not, and one that was not run is never
 shown as passed. `climb` runs the tiers with the ordinary engines, runtimes and rungs of
-verification. `folder` is the record of an onboarding: the nine items of its report, and every other
-file by its digest. `report` writes it for people.
+verification. `folder` is the record of an onboarding: the nine items of its report, which it also
+writes for people, and every other file by its digest.
 
 `review` trusts nothing in a folder. It compares every file with its digest, onboards the model
 again into a temporary folder, and reports every difference of the two records. Where it cannot

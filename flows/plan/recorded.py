@@ -78,7 +78,7 @@ def note_plan(
     state: State, sweep_id: int, plan: Plan, known: Estimates | None = None, catalog: str = ""
 ) -> None:
     """Keep the plan of a run with its sweep, its estimates and its catalog."""
-    from flows.plan.work_left import ESTIMATE, to_record
+    from flows.plan.estimates import ESTIMATE, to_record
     from matrix.plan_json import plan_to_record
 
     told = {ESTIMATE: to_record(known)} if known is not None and known.models else {}
@@ -102,7 +102,7 @@ def with_other_catalogs(
 
 def recorded_estimates(state: StateReader, sweep_id: int) -> Estimates | None:
     """The estimates of the last run of a sweep."""
-    from flows.plan.work_left import ESTIMATE, from_record
+    from flows.plan.estimates import ESTIMATE, from_record
 
     notices = (one.data or {} for one in state.events(sweep_id, kind=Kind.NOTICE))
     records = [one[ESTIMATE] for one in notices if ESTIMATE in one]

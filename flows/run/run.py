@@ -1,4 +1,10 @@
-"""One run of a sweep on this machine, from opening feed and state to the last line printed."""
+"""One run of a sweep on this machine, from opening feed and state to the last line printed.
+
+With `--if-changed`, unchanged models are settled before any slot starts. Stage keys and the store
+are enough to know what a build would produce. A model whose open cells all equal their newest
+versions needs no slot, so a sweep of an unchanged catalog starts no Prefect server. If any open
+cell of a model differs, the slots process the whole model.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +24,7 @@ from flows.observe.summary import Summary
 from flows.observe.unserved import UNSERVED, unserved_groups
 from flows.observe.views import choose_view
 from flows.output.quantity import counted
+from flows.packages.builder import open_builder
 from flows.packages.cache import place_of
 from flows.packages.signing import signer_of
 from flows.plan.needs import words_here
@@ -25,21 +32,25 @@ from flows.plan.planning import notice_lines, size_of
 from flows.plan.recorded import recorded_estimates
 from flows.prefect.display import Display
 from flows.prefect.server import prefect_home_of
-from flows.run.unchanged import settle_unchanged
 from flows.settings.engines import check_engine, slot_count
 from flows.settings.settings import Settings
 from flows.settings.workspace import Workspace
-from flows.slot.loop import run_slots
-from flows.slot.slots import open_slots, owners_here
+from flows.slot.slots import open_slots, owners_here, run_slots
 from flows.stop import Stop, stopped_by_signals
 from flows.sweep.cancellation import CancellationWatch
 from flows.sweep.index import index_line
 from flows.sweep.lifecycle import Sweep
+from machine.waits import Cancelled
 from matrix.errors import Exit
-from matrix.model import Plan
-from matrix.needs import Words
-from state.records import Kind
+from matrix.model import Plan, PlannedModel, PlannedPackage
+from matrix.needs import Words, is_measuring
+from matrix.status import Status
+from state.records import Facts, Kind, Lease, Owner
 from state.state import State
+from workers.build.builder import Builder
+from workers.build.keys import last_keys
+from workers.errors import BuildFailed
+from workers.host.watch import Watching
 
 
 @dataclass(slots=True)
@@ -201,3 +212,69 @@ def _note_unserved(state: State, sweep_id: int, offers: Words) -> None:
     wanted = [one for one, left in state.demand(sweep_id).items() if left.open]
     if unserved := unserved_groups(state, sweep_id, wanted, [offers]):
         state.note(sweep_id, Kind.NOTICE, {UNSERVED: unserved})
+
+
+def settle_unchanged(sweep: Sweep) -> None:
+    """Record every model as unchanged whose open cells all equal their newest versions."""
+    candidates = list(_candidates(sweep))
+    if not candidates:
+        return
+    state, sweep_id = sweep.state, sweep.info.id
+    needs = state.demand(sweep_id)
+    builds: Words = frozenset().union(*(words for words in needs if not is_measuring(words)))
+    owner = Owner.here(f"{owners_here()}unchanged")
+    with open_builder(sweep.plan, sweep.settings) as builder:
+        for model, packages in candidates:
+            if sweep.stop:
+                return
+            if not _are_unchanged(builder, packages, sweep):
+                continue
+            ttl, only = 2 * sweep.settings.heartbeat, {model.name}
+            while (lease := state.lease(sweep_id, owner, ttl, only, builds)) is not None:
+                _record_unchanged(sweep, lease, {one.id: one for one in packages})
+
+
+def _candidates(sweep: Sweep) -> Iterator[tuple[PlannedModel, list[PlannedPackage]]]:
+    """Models with open cells that all have a version under another stamp."""
+    selected = sweep.among()
+    for model in sweep.plan.models:
+        if selected is not None and model.name not in selected:
+            continue
+        statuses = sweep.state.statuses(sweep.info.id, model.name)
+        fresh, planned = {Status.PLANNED, Status.CANCELLED}, sweep.plan.packages_of(model)
+        packages = [one for one in planned if statuses.get(one.id) in fresh]
+        only = len(packages) == sum(status.open for status in statuses.values())
+        if packages and only and all(one.id in sweep.newest for one in packages):
+            yield model, packages
+
+
+def _are_unchanged(builder: Builder, packages: list[PlannedPackage], sweep: Sweep) -> bool:
+    """Whether a build would only make the newest versions again, according to the store."""
+    # Without a build before, planning a model of the hub would need a request.
+    if not all(one.is_export or last_keys(builder.store.notes, one.id) for one in packages):
+        return False
+    watching = Watching(cancel=sweep.stop.event)
+    try:
+        return all(
+            builder.predict(one.cell, watching, export=one.is_export) == sweep.newest[one.id].tree
+            for one in packages
+        )
+    except (BuildFailed, Cancelled):
+        return False  # the build itself says what is wrong
+
+
+def _record_unchanged(sweep: Sweep, lease: Lease, cells: Mapping[str, PlannedPackage]) -> None:
+    state, sweep_id = sweep.state, sweep.info.id
+    done = False
+    try:
+        leased = state.statuses(sweep_id, lease.model, lease.needs)
+        for cell in leased.keys() & cells.keys():
+            newest = sweep.newest[cell]
+            # A group that lacks a member is never predicted, so this one is whole.
+            members = [one.id for one in cells[cell].cell.members]
+            detail = {"same_as": newest.version, **({"members": members} if members else {})}
+            facts = Facts(tree=newest.tree, detail=detail)
+            state.record(lease, sweep_id, cell, Status.UNCHANGED, facts)
+        done = True
+    finally:
+        state.release(lease, done=done)

@@ -42,8 +42,8 @@ class Pruned:
 
 def prune(state: State, unused: float, keep: int = 1, *, dry_run: bool = False) -> Pruned:
     """Remove sweeps that ended so many seconds ago, but for the newest of each kind."""
-    from flows.observe.since import kind_of
     from flows.observe.summary import summary_of
+    from flows.observe.sweep_data import kind_of
 
     before, newest = state.now() - unused, state.newest_published()
     places: Counter[tuple[object, ...]] = Counter()

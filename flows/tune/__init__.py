@@ -42,14 +42,13 @@ The modules:
 - A tuning: `batch.py` plans the models of one command and tunes them one after another, `tuning.py`
   is the loop for one model, `trial.py` runs one trial; `workplace.py` builds, verifies and traces
   on the machine, `place.py` names what the loop needs of that, `measuring.py` compares,
-  `decision.py` turns comparisons into verdicts, `estimates.py` watches the budget. `record.py`
-  defines the records and writes them.
+  `decision.py` turns comparisons into verdicts. `record.py` defines the records and writes them.
 - On a fleet: `leased.py` does the work under a lease.
 - Its plan: `insight.py` gathers the facts about a model, `knowledge.py` reads existing knowledge
   (the findings that come with modelmill, those in the user's folder, and the evidence there); from
-  both, `ordering.py` and `planning.py` decide which hypotheses are tried, in which order and why.
-- Its results: `conclusion.py` draws the conclusions from the trials; `champions.py` writes the file
-  of champions and `staleness.py` says what has changed since then; `explaining.py` traces the
-  source of the gain; `learning.py` adds evidence and drafts to the knowledge base; `exported.py`
-  writes all sessions to a file and judges such files again.
+  both, `ordering.py` decides which hypotheses are tried, in which order and why.
+- Its results: `learning.py` draws the conclusions from the trials, and adds evidence and drafts to
+  the knowledge base; `champions.py` writes the file of champions and says what has changed since
+  then; `exported.py` writes all sessions to a file and judges such files again; `document.py` shows
+  tunings.
 """

@@ -16,10 +16,10 @@ from flows.plan.recorded import TUNING
 from flows.settings.engines import check_engine
 from flows.settings.settings import Settings
 from flows.settings.workspace import Workspace
-from flows.tune.conclusion import conclude
 from flows.tune.knowledge import load_knowledge
+from flows.tune.learning import conclude
+from flows.tune.ordering import check_space
 from flows.tune.place import Shown
-from flows.tune.planning import check_space
 from flows.tune.record import Kept, Recorded, Tuning, planned, recorded
 from flows.tune.workplace import Workplace, settings_for
 from machine.files import temporary_folder

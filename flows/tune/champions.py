@@ -1,27 +1,36 @@
-"""The file of champions, and what a tuning adds to it."""
+"""The file of champions, what a tuning adds to it, and what has changed since one was measured: its
+tools, its runtime, its device."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from flows.output.masking import masked_json
+from flows.settings.engines import engine_spec, runtimes_of
+from flows.settings.settings import Settings
 from flows.settings.workspace import Workspace
 from flows.tune.record import Recorded, Trial, recorded
 from machine.disk import reason
-from machine.files import replace_file
+from machine.files import replace_file, temporary_folder
 from machine.locks import locked
 from matrix.champions import Champion, Proof, baseline_digest, read_champions
 from matrix.codec import to_json
 from matrix.digest import value_digest
-from matrix.errors import Unusable
+from matrix.errors import MillError, Unusable
+from matrix.model import Plan, Target
 from matrix.targets import Targets
 from matrix.toml import key_text, value_text
 from matrix.trials import Verdict
-from workers.measure.result import Machine
-from workers.runtimes.runtime import Runtime
+from workers.build.keys import shown
+from workers.errors import BuildFailed
+from workers.host.client import EngineHost
+from workers.measure.result import Machine, this_machine
+from workers.runtimes.pool import Runtimes
+from workers.runtimes.runtime import Missing, Runtime
 
 HEAD = """\
 # The best known build of each model for a target, found and confirmed by modelmill tune.
@@ -165,3 +174,87 @@ def _table(name: str, values: Mapping[str, Any]) -> Iterator[str]:
     if values:
         yield f"[{name}]"
         yield from (f"{key_text(key)} = {value_text(one)}" for key, one in values.items())
+
+
+def stale_champions(settings: Settings, plan: Plan) -> list[str]:
+    """One line for each champion of a planned cell that is stale, or of which that is not known.
+
+    Asks the engine and the runtimes that are here, in processes of their own, and writes nothing.
+    """
+    targets = Workspace(settings).targets()
+    planned = {(cell.model.id, cell.model.task, cell.target.label) for cell in plan.cells()}
+    found = [
+        one
+        for key, one in read_champions(settings.path(settings.champions or ""), targets).items()
+        if key in planned and one.engine == settings.engine
+    ]
+    if not found:
+        return []
+    with temporary_folder("modelmill-plan-") as folder:
+        tools = _tools(settings, folder)
+        with closing(runtimes_of(settings, log_dir=folder)) as runtimes:
+            here = {label: _here(runtimes, targets.get(label)) for _, _, label in planned}
+    return list(stale_lines(found, tools, here))
+
+
+def _tools(settings: Settings, folder: Path) -> dict[str, str]:
+    """Of the engine; empty if it cannot be asked here."""
+    try:
+        with closing(EngineHost(engine_spec(settings), log_dir=folder)) as host:
+            return host.tools()
+    except (MillError, BuildFailed):
+        return {}
+
+
+def _here(runtimes: Runtimes, target: Target) -> Runtime | Missing:
+    try:
+        return runtimes.for_target(target)
+    except BuildFailed as error:
+        return Missing(target.provider, target.device, error.reason, error.hint)
+
+
+def changed_since(
+    one: Champion, tools: Mapping[str, str], runtime: Runtime | Missing, machine: Machine
+) -> list[str]:
+    """What is no longer as it was when a champion was measured.
+
+    Without a runtime for it here, nothing is known of its provider and device.
+    """
+    proof = one.proof
+    found = [
+        f"{name} was {shown(version)}, and is {shown(tools.get(name) or 'missing')}"
+        for name, version in proof.tools.items()
+        if tools and tools.get(name) != version
+    ]
+    if isinstance(runtime, Missing):
+        return found
+    now, here = runtime_words(runtime), machine_words(machine)
+    found += [
+        f"its runtime was {was}, and is {now.get(name)}"
+        for name, was in proof.runtime.items()
+        if now.get(name) != was
+    ]
+    if proof.machine and proof.machine.get("processor") != here["processor"]:
+        found.append(f"it was measured on {proof.machine.get('processor')}, this machine has "
+                     f"{here['processor']}")  # fmt: skip
+    return found
+
+
+def stale_lines(
+    champions: Iterable[Champion],
+    tools: Mapping[str, str],
+    runtime_of: Mapping[str, Runtime | Missing],
+) -> Iterator[str]:
+    """One line for each champion that is stale or cannot be checked here.
+
+    `tools`: of the engine, empty if it is not here; `runtime_of`: by target.
+    """
+    machine = this_machine()
+    for one in champions:
+        runtime = runtime_of[one.target]
+        if changed := changed_since(one, tools, runtime, machine):
+            yield f"{one.told} is stale: {'; '.join(changed)}"
+        elif isinstance(runtime, Missing):
+            yield f"{one.told}: not known here whether its device has changed: {runtime.why}"
+        elif not tools:
+            yield f"{one.told}: not known here whether its tools have changed"

@@ -20,7 +20,7 @@ from flows.tune.decision import REGRESSION, after_confirmation, confirm, decide,
 from flows.tune.document import TuningPart, part_of
 from flows.tune.learning import Observation, observations
 from flows.tune.measuring import seed_of
-from flows.tune.planning import device_of
+from flows.tune.ordering import device_of
 from flows.tune.record import Recorded, Trial, finished_of, trial_of, tuning_of
 from matrix.codec import from_json, to_json
 from matrix.errors import PlanError, Problem

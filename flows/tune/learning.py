@@ -1,4 +1,5 @@
-"""What a tuning adds to the knowledge base: evidence for and against findings, and new drafts.
+"""What follows from a tuning: its champion, kept in a file, and what it adds to the knowledge base,
+evidence for and against findings, and new drafts.
 
 A trial is evidence about every finding that names its settings and whose scope covers it, even if
 the finding did not affect the order. Only verdicts that rest on a measurement are evidence;
@@ -9,27 +10,31 @@ draft: one claim about one model on one device. Nothing is added twice and nothi
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from flows.output.quantity import brief
-from flows.tune.champions import comparison_digest
+from flows.output.quantity import brief, counted
+from flows.settings.settings import Settings
+from flows.settings.workspace import Workspace
+from flows.tune.champions import comparison_digest, keep_champion
 from flows.tune.knowledge import EVIDENCE, Knowledge, load_knowledge
-from flows.tune.record import Recorded, Step
+from flows.tune.ordering import device_of
+from flows.tune.record import Kept, Recorded, Step, recorded
 from machine.disk import reason
 from machine.files import replace_file
 from machine.locks import locked
 from matrix.codec import to_json
-from matrix.errors import Unusable
+from matrix.errors import MillError, Unusable
 from matrix.findings import UNKNOWN, Evidence, Finding
 from matrix.globs import matches
 from matrix.hypotheses import AXES
 from matrix.slugs import slug
 from matrix.toml import as_toml
-from matrix.trials import Phase, Verdict
+from matrix.trials import Phase, TuningStatus, Verdict
+from workers.measure.result import this_machine
 
 DRAFTS = "drafts.toml"
 MEASURED = {Verdict.BETTER, Verdict.NO_DIFFERENCE, Verdict.WORSE}
@@ -209,3 +214,47 @@ def _day(seconds: float | None) -> str:
         return datetime.fromtimestamp(seconds, UTC).date().isoformat() if seconds else ""
     except (OverflowError, OSError, ValueError):  # no clock has told that
         return ""
+
+
+def champions_file(settings: Settings) -> Path:
+    """Where champions are kept."""
+    if settings.champions:
+        return settings.path(settings.champions)
+    return Workspace(settings).home / "champions.toml"
+
+
+def conclude(settings: Settings, kept: Kept, told: Callable[[str], object]) -> None:
+    """Keep what follows from the trials: the champion, and what was seen; `told`: in lines.
+
+    A tuning that has failed may be of other tools, so it has no champion.
+    """
+    _learn(kept, Workspace(settings).knowledge, told)
+    if kept.tuning.status is TuningStatus.FAILED:
+        return
+    found = Recorded(kept.tuning, tuple(kept.trials.values()))
+    at = datetime.now(UTC).date().isoformat()
+    file, targets = champions_file(settings), Workspace(settings).targets()
+    try:
+        keep_champion(file, found, targets, kept.tuning.tools, at)
+    except MillError as error:
+        # The others of a catalog are tuned all the same, and a resume tries it again.
+        kept.change(status=TuningStatus.FAILED, message=brief(f"champion not saved: {error}"))
+
+
+def _learn(kept: Kept, knowledge: Path, told: Callable[[str], object]) -> None:
+    """Add what was seen to the knowledge base; the verdicts stand also if that is not possible."""
+    # The state knows when it ended.
+    every = recorded(kept.state, kept.tuning.name)
+    found = next((one for one in every if one.tuning.id == kept.tuning.id), None)
+    if found is None or found.tuning.runtime is None:
+        return
+    machine = found.tuning.machine or this_machine()
+    seen = observations(found, device_of(found.tuning.runtime, machine))
+    try:
+        lines, drafts = learn(knowledge, seen)
+    except MillError as error:
+        told(f"  the knowledge base was not updated: {error}")
+        return
+    if lines:
+        draft = f" and {counted(drafts, 'draft')}" if drafts else ""
+        told(f"  learned: {counted(lines, 'observation')}{draft} in {knowledge}")

@@ -26,7 +26,7 @@ from state.tunings import TuningRow
 
 
 def tuning_kind(needs: Collection[str]) -> type[ModelRun | BenchRun]:
-    """How a sweep of baselines works, as `flows.slot.loop.run_slots` asks for it."""
+    """How a sweep of baselines works, as `flows.slot.slots.run_slots` asks for it."""
     return TuneRun if is_measuring(needs) else ModelRun
 
 

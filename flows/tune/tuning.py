@@ -12,11 +12,18 @@ from dataclasses import InitVar, dataclass, field
 from typing import Any
 
 from flows.tune.decision import level
-from flows.tune.estimates import Budget, Estimates, OutOfTime
 from flows.tune.measuring import Measuring
 from flows.tune.place import Made, Place
 from flows.tune.record import BASELINE, Kept, Step, Trial
-from flows.tune.trial import TrialRun, Trials, first_broken, trial_of_step
+from flows.tune.trial import (
+    Budget,
+    Estimates,
+    OutOfTime,
+    TrialRun,
+    Trials,
+    first_broken,
+    trial_of_step,
+)
 from machine.waits import Cancelled
 from matrix.codec import to_json
 from matrix.errors import MillError

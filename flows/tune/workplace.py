@@ -1,4 +1,5 @@
-"""What a tuning uses on a machine: it builds, verifies and traces there, and plans from that."""
+"""What a tuning uses on a machine: it builds, verifies and traces there, plans from that, and
+says where the gain of a champion comes from."""
 
 from __future__ import annotations
 
@@ -7,29 +8,31 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from flows.measure.measured import Choice, Finder, finding
 from flows.settings.settings import Settings
 from flows.settings.workspace import Workspace
-from flows.tune.explaining import explained
+from flows.trace.difference import difference
 from flows.tune.insight import graph_insight, graphs_of, with_session, with_trace
 from flows.tune.knowledge import Knowledge, load_knowledge
-from flows.tune.ordering import Situation
-from flows.tune.place import Made, Planned, Shown
-from flows.tune.planning import architecture_of, device_of, plan_of, slowest_graph
+from flows.tune.ordering import Situation, architecture_of, device_of, plan_of, slowest_graph
+from flows.tune.place import Made, Place, Planned, Shown
 from flows.tune.record import Kept, Making, Tuning
 from flows.tune.tuning import TuningRun
 from machine.ledger import Ledger
 from machine.reservations import DISTURBS
-from machine.waits import WaitRules
+from machine.waits import Cancelled, WaitRules
 from matrix.codec import from_json
+from matrix.errors import MillError
 from matrix.globs import matches
 from matrix.hypotheses import Hypothesis
 from matrix.model import Cell, Profile
-from matrix.overlay import trial_digest
+from matrix.overlay import overlay, trial_digest
 from matrix.trials import TuningStatus
+from state.errors import StateError
 from workers.build.builder import Builder
 from workers.build.built import Built
 from workers.build.stages import Rung
@@ -53,6 +56,8 @@ LEVEL = "task"
 """Parity, and the catalog's task metric if it has one."""
 WINDOW = Window(5, 30)
 """Runs of a trace: enough to put operators in order."""
+MOST_GROUPS = 25
+Json = dict[str, Any]
 
 
 @dataclass(slots=True)
@@ -211,3 +216,42 @@ def _making(built: Built) -> Making:
         ran=tuple(name for name, reused in names if not reused),
         reused=tuple(name for name, reused in names if reused),
     )
+
+
+def explained(tuning: Tuning, place: Place) -> Json:
+    """`groups` of operators, the largest difference first, or a `reason` why there are none.
+
+    No verdict rests on it, so whatever fails here costs the explanation alone.
+    """
+    change = tuning.step(tuning.champion).hypothesis
+    try:
+        profile = place.profile(change.compiled) if change.compiled else None
+        champion = overlay(tuning.cell, change, profile)
+        traces = []
+        for cell, session in ((tuning.cell, {}), (champion, change.runtime)):
+            place.shown.doing(f"tracing {cell.id}", 0.0)
+            made = place.make(cell, session)
+            try:
+                graphs = sorted(made.subject.graphs, key=lambda one: one.component)
+                traces.append([(one.component, place.trace(made, one)) for one in graphs])
+            finally:
+                made.release()
+    except (StateError, Cancelled):
+        raise
+    except Exception as error:  # noqa: BLE001 - a tool or a disk can raise anything
+        why = str(error) if isinstance(error, MillError) else repr(error)
+        return {"reason": f"they could not be traced: {why}"}
+    before, after = traces
+    parts = [[name for name, _ in traces] for traces in (before, after)]
+    if parts[0] != parts[1]:
+        return {"reason": "they cannot be compared: their graphs differ"}
+    for _, one in (*before, *after):
+        if not one.usable or not one.operators:
+            return {"reason": f"they could not be traced: {one.error or 'it shows no operator'}"}
+    groups = [
+        {**asdict(group), "name": f"{component}/{group.name}" if component else group.name}
+        for (component, was), (_, now) in zip(before, after, strict=True)
+        for group in difference(was, now).groups
+    ]
+    groups.sort(key=lambda one: -abs(one["delta_us"]))
+    return {"groups": groups[:MOST_GROUPS]}

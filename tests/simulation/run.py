@@ -14,7 +14,7 @@ import flows.sweep.published
 from flows.settings.resolution import resolve
 from flows.slot.context import Slot, SweepContext
 from flows.slot.leases import LeaseRenewer
-from flows.slot.loop import _lease_and_work, usual
+from flows.slot.slots import _lease_and_work, usual
 from flows.stop import Stop
 from flows.sweep.lifecycle import Sweep
 from machine.files import remove_tree

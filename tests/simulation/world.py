@@ -24,7 +24,7 @@ from unittest import mock
 
 from greenlet import GreenletExit, getcurrent, greenlet
 
-import flows.slot.loop
+import flows.slot.slots
 import machine.processes
 import state.leases
 from machine.processes import Process
@@ -263,5 +263,5 @@ class World:
             (state.leases, "this_host", host),
             (state.leases, "ended_in_order", ended_in_order),
             (state.leases, "forget", lambda _process: None),
-            (flows.slot.loop, "end_in_order", end_in_order),
+            (flows.slot.slots, "end_in_order", end_in_order),
         ]

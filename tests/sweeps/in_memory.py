@@ -16,7 +16,7 @@ from flows.settings.resolution import resolve
 from flows.settings.settings import Settings
 from flows.slot.context import Slot, SweepContext
 from flows.slot.leases import LeaseRenewer
-from flows.slot.loop import Kind, run_slots, usual
+from flows.slot.slots import RunKind, run_slots, usual
 from flows.stop import Stop
 from flows.sweep.lifecycle import Sweep
 from matrix.model import Plan, PlannedModel
@@ -100,7 +100,7 @@ class SweepHarness:
         slots: int = 1,
         recorded: Mapping[str, Any] | None = None,
         offers: Words | None = None,
-        kind: Kind = usual,
+        kind: RunKind = usual,
         again: Collection[str] | None = None,
         in_hints: str = "",
         **flags: Any,

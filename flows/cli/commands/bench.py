@@ -135,8 +135,7 @@ def _published(arguments: Arguments, finder: Finder, choice: Choice) -> Iterator
 
 
 def _benchmark(arguments: Arguments, driver: Driver, subjects: Iterable[Subject]) -> Exit:
-    from flows.measure.benchmarks import benchmark_lines
-    from flows.measure.keeping import keep, rows_of
+    from flows.measure.results import benchmark_lines, keep, rows_of
     from workers.measure.benchmark import benchmark
 
     results = []
@@ -151,8 +150,7 @@ def _benchmark(arguments: Arguments, driver: Driver, subjects: Iterable[Subject]
 
 
 def _compare(arguments: Arguments, driver: Driver, this: Subject, other: Subject) -> Exit:
-    from flows.measure.benchmarks import comparison_lines
-    from flows.measure.keeping import compared_rows, keep
+    from flows.measure.results import compared_rows, comparison_lines, keep
     from workers.measure.comparison import compare
 
     seed = secrets.randbelow(2**31) if arguments.seed is None else arguments.seed

@@ -172,7 +172,7 @@ def _progress(arguments: Arguments) -> Callable[[str], None]:
 
 def _tell(arguments: Arguments, results: Iterable[Compiled | Written]) -> Exit:
     """Print what became of everything."""
-    from flows.compile.compiled import result_lines, result_to_json
+    from flows.compile.written import result_lines, result_to_json
 
     done = list(results)
     print_result(arguments, [result_to_json(one) for one in done], result_lines(done))

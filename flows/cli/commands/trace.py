@@ -90,7 +90,7 @@ def run(arguments: Arguments) -> Exit:
 
 
 def _found(arguments: Arguments, words: Sequence[str], output: Path | None) -> Iterator[Trace]:
-    from flows.measure.keeping import keep, trace_rows
+    from flows.measure.results import keep, trace_rows
     from flows.trace.traces import kept_trace
 
     kept = [kept_trace(arguments.settings.cwd / word) for word in words]

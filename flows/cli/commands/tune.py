@@ -193,8 +193,8 @@ def _tune(arguments: Arguments) -> tuple[str, Exit]:
 
 
 def _told(arguments: Arguments, name: str, found: list[Recorded]) -> Exit:
-    from flows.tune.conclusion import champions_file
-    from flows.tune.tunings import report_lines
+    from flows.tune.document import report_lines
+    from flows.tune.learning import champions_file
     from matrix.codec import to_json
     from matrix.trials import TuningStatus
 
@@ -206,8 +206,8 @@ def _told(arguments: Arguments, name: str, found: list[Recorded]) -> Exit:
 
 def _shown(*, quiet: bool) -> Shown:
     from flows.output.activity import waiting_for
+    from flows.tune.document import trial_line
     from flows.tune.place import Shown
-    from flows.tune.tunings import trial_line
     from matrix.trials import Verdict
 
     if quiet:

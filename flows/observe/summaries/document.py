@@ -13,8 +13,8 @@ from flows.observe.diff.comparison import ChangeKind, Comparison, compare
 from flows.observe.evidence import judged_of, run_on
 from flows.observe.failures import FailureGroup, since_when
 from flows.observe.progress import UNSHOWN
-from flows.observe.since import earlier_sweeps, failing_since
 from flows.observe.summary import Summary, summary_of
+from flows.observe.sweep_data import earlier_sweeps, failing_since
 from flows.output.quantity import counted, show_duration
 from matrix.model import is_export
 from state.reading import StateReader

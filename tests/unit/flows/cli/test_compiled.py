@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from flows.compile.compiled import result_lines, result_to_json
-from flows.compile.written import Written
+from flows.compile.written import Written, result_lines, result_to_json
 from flows.observe.evidence import opening_of
 from workers.build.stages import Rung
 from workers.compile.check import Checked, Opening

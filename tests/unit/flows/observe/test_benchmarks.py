@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from flows.measure.benchmarks import benchmark_lines, comparison_lines
+from flows.measure.results import benchmark_lines, comparison_lines
 from flows.observe.evidence import EMULATED
 from flows.output.quantity import show_ms
 from tests.measuring.runtimes import CPU, NPU, FakeRuntimes, always, crash, subject

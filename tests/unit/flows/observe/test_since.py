@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from feed.azure.address import package_page
-from flows.observe.since import earlier_sweeps
 from flows.observe.status import print_status
 from flows.observe.summaries.document import summary_document
 from flows.observe.summaries.markdown import markdown
+from flows.observe.sweep_data import earlier_sweeps
 from state.records import SweepInfo
 from state.state import State, open_state
 from tests.states.reported import reported

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from flows.tune.decision import Decision
+from flows.tune.document import trial_line, tuning_lines
 from flows.tune.record import Recorded, Trial, Tuning
-from flows.tune.tunings import trial_line, tuning_lines
 from matrix.trials import Phase, TuningStatus, Verdict
 from tests.measuring.runtimes import CPU, NPU
 from tests.tunings.fakes import NAME, PROTOCOL, cell

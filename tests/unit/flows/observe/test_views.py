@@ -13,9 +13,8 @@ import pytest
 from flows.observe.progress import SweepProgress
 from flows.observe.views import JsonView, LiveView, PlainView, choose_view
 from flows.output.console import Detail, Output
-from flows.plan.estimates import Cost, Estimates
+from flows.plan.estimates import ESTIMATE, Cost, Estimates
 from flows.plan.recorded import PLAN
-from flows.plan.work_left import ESTIMATE
 from matrix.status import FailureClass, Status
 from state.measurements import MEASURED
 from state.records import Event, Holder, Kind

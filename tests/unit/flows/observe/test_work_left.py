@@ -8,9 +8,16 @@ from dataclasses import replace
 import pytest
 
 from flows.observe.progress import SweepProgress
-from flows.plan.estimates import Cost, Estimates, estimate
+from flows.plan.estimates import (
+    ESTIMATE,
+    Cost,
+    Estimates,
+    WorkLeft,
+    estimate,
+    from_record,
+    to_record,
+)
 from flows.plan.recorded import PLAN, recorded_estimates
-from flows.plan.work_left import ESTIMATE, WorkLeft, from_record, to_record
 from matrix.status import Status
 from state.records import Event, Kind
 from tests.sweeps.in_memory import SweepHarness, make_plan, small_model

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from flows.cli.main import main
-from flows.measure.keeping import keep as keep_rows
-from flows.measure.keeping import trace_rows
+from flows.measure.results import keep as keep_rows
+from flows.measure.results import trace_rows
 from flows.packages.run_records import RECORD
 from flows.settings.resolution import resolve
 from flows.settings.workspace import Workspace

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from flows.cli.main import main
-from flows.observe.since import earlier_sweeps
+from flows.observe.sweep_data import earlier_sweeps
 from flows.sweep.pruning import prune
 from matrix.status import Status
 from state.records import SweepInfo

@@ -12,8 +12,8 @@ import pytest
 
 from feed.rules import STRICTEST
 from flows.fleet.run import last_run
+from flows.plan.estimates import from_record
 from flows.plan.recorded import PlannedCells, recall, recorded_estimates, recorded_plans
-from flows.plan.work_left import from_record
 from matrix.plan_json import plan_from_record, plan_to_record
 from state.errors import StateError
 from state.records import Kind

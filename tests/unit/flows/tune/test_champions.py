@@ -12,9 +12,8 @@ import pytest
 from flows.plan.planning import plan_of
 from flows.plan.recorded import recall, remember
 from flows.settings.resolution import resolve
-from flows.tune.champions import comparison_digest, keep_champion
+from flows.tune.champions import comparison_digest, keep_champion, stale_lines
 from flows.tune.record import Recorded
-from flows.tune.staleness import stale_lines
 from matrix.champions import Champion, Key, baseline_digest, read_champions
 from matrix.errors import PlanError, Unusable
 from tests.measuring.runtimes import CPU

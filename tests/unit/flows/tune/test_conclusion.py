@@ -13,11 +13,11 @@ from flows.fleet.launch import CHAMPIONS, conclude_tunings
 from flows.settings.resolution import resolve
 from flows.settings.settings import Settings
 from flows.tune.batch import unfinished
-from flows.tune.conclusion import champions_file, conclude
-from flows.tune.explaining import explained
 from flows.tune.knowledge import EVIDENCE, load_knowledge
-from flows.tune.planning import architecture_of
+from flows.tune.learning import champions_file, conclude
+from flows.tune.ordering import architecture_of
 from flows.tune.record import Kept
+from flows.tune.workplace import explained
 from matrix.trials import TuningStatus
 from tests.tunings.fakes import NAME, Play, Stage
 
