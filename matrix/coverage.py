@@ -171,7 +171,7 @@ def _of_transformers(
     if missing := _package(architecture, graph, config):
         return Coverage(
             Verdict.PACKAGE, architecture, graph, f"{missing['package']}: {missing['why']}",
-            f"pip install modelmill[{missing['extra']}]", extra=missing["extra"],
+            f"it is in the extra {missing['extra']}", extra=missing["extra"],
         )  # fmt: skip
     if why := _why("unproven", architecture, graph):
         return Coverage(Verdict.UNKNOWN, architecture, graph, f"not in the zoo: {why}")

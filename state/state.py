@@ -14,6 +14,7 @@ from sqlalchemy import Column, Connection, MetaData, String, Table, inspect, tex
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
+from machine.installation import install
 from machine.locks import locked
 from machine.waits import WaitedTooLong, WaitRules
 from state import reading
@@ -132,7 +133,7 @@ def _open(url: URL) -> State:
     except ModuleNotFoundError as error:
         raise StateError(
             "a state on PostgreSQL needs the psycopg driver",
-            hint='pip install "modelmill[postgres]"',
+            hint=install("postgres"),
         ) from error
     try:
         prepare(database, url)

@@ -35,6 +35,7 @@ CATALOG = "a TOML or JSON file, or a packaged catalog (demo, contexts, winml, zo
 class Arguments(argparse.Namespace):
     """A parsed command line, with what commands without these flags would get from them."""
 
+    command = ""
     config: Path | None = None
     color: Choice = "auto"
     json = False

@@ -22,6 +22,7 @@ from flows.settings.settings import Settings
 from flows.settings.workspace import Workspace
 from machine.disk import existing, free
 from machine.files import temporary_folder
+from machine.installation import install, packages
 from machine.ledger import Ledger
 from matrix.errors import MillError, Unusable
 from workers.compile.check import VIRTUAL
@@ -75,7 +76,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
         yield from _runtimes(settings, logs)
     work = Workspace(settings)
     for what, ask in {"home": _home, "disk": _disk, "state": _state, "feed": _feed}.items():
-        yield _asked(what, partial(ask, work))
+        yield _asked(what, partial(ask, work), settings)
     yield quiet_finding(Ledger())
     yield _prefect()
 
@@ -95,11 +96,11 @@ def _installation() -> Finding:
     except PackageNotFoundError:
         return Finding("installation", Health.NOTE, "not installed by pip: run from its source")
     text = f"modelmill {_version('modelmill')} in {Path(__file__).resolve().parents[2]}"
-    again = "pip install --force-reinstall --no-deps modelmill"
+    again = install(again=True)
     if changed:
         text = "; ".join(filter(None, (f"{named(changed, 3)}: not modelmill's", shared)))
         names = sorted({name for sharing in others.values() for name in sharing})
-        gone = f"pip uninstall {' '.join(names)}, then " if names else ""
+        gone = f"{packages('uninstall', *names)}, then " if names else ""
         return Finding("installation", Health.BAD, text, gone + again)
     if shared:
         mend = f"removing it breaks modelmill; then {again}"
@@ -110,7 +111,7 @@ def _installation() -> Finding:
 def _packages() -> Iterator[Finding]:
     for extra, needed in (("sweep", _SWEEP), ("build", (*_BUILD, *_RUNTIME))):
         if missing := ", ".join(name for name in needed if not _version(name)):
-            mend = f'pip install -c constraints.txt "modelmill[{extra}]" {_FOR[extra]}'
+            mend = f"{install(extra)} {_FOR[extra]}"
             yield Finding(f"{extra} extra", Health.NOTE, f"missing: {missing}", mend)
         else:
             shown = ", ".join(f"{name} {_version(name)}" for name in needed)
@@ -125,11 +126,11 @@ def _engines(settings: Settings, logs: Path) -> Iterator[Finding]:
         elif environment is None and (lacks := missing_imports(engine_spec(settings, name))):
             text = f"lacks {', '.join(lacks)}"
             extra = extra_of(name)
-            mend = f'pip install -c constraints.txt "modelmill[{extra}]"' if extra else ""
+            mend = install(extra) if extra else ""
             needed = Health.BAD if settings.engine == name else Health.NOTE
             yield Finding(f"engine {name}", needed, text, mend)
         elif environment is None:
-            yield _asked(f"engine {name}", partial(_engine, settings, name, logs))
+            yield _asked(f"engine {name}", partial(_engine, settings, name, logs), settings)
         else:
             yield _environment(settings, name, environment)
 
@@ -182,7 +183,7 @@ def _runtimes(settings: Settings, logs: Path) -> Iterator[Finding]:
 
 
 def install_provider(settings: Settings, name: str) -> str:
-    """Have Windows ML download an execution provider; what it answers. Raises `BuildFailed`."""
+    """Have Windows ML download an execution provider; what it answers."""
     targets = Workspace(settings).targets()
     provider = targets.provider_called(name) or name
     limits = HostLimits(start_timeout=_START_LIMIT, timeout=_DOWNLOAD_LIMIT)
@@ -190,7 +191,10 @@ def install_provider(settings: Settings, name: str) -> str:
         temporary_folder("modelmill-doctor-") as logs,
         closing(runtimes_of(settings, limits, logs)) as pool,
     ):
-        told = pool.install(provider, Watching(progress=waiting_for))
+        try:
+            told = pool.install(provider, Watching(progress=waiting_for))
+        except BuildFailed as error:  # of no cell
+            raise Unusable(error.reason, hint=error.hint) from error
     return f"{told['provider']} {told['version']} is on this machine"
 
 
@@ -272,7 +276,7 @@ def _prefect() -> Finding:
     return Finding("prefect", Health.GOOD, f"{version}, runs are shown on {shown}")
 
 
-def _asked(what: str, ask: Callable[[], Finding | str]) -> Finding:
+def _asked(what: str, ask: Callable[[], Finding | str], settings: Settings) -> Finding:
     """The answer to a question that may fail; a text means that all is well."""
     try:
         found = ask()
@@ -280,7 +284,7 @@ def _asked(what: str, ask: Callable[[], Finding | str]) -> Finding:
     except MillError as error:
         return Finding(what, Health.BAD, error.message, error.hint)
     except ModuleNotFoundError as error:
-        lacking = not_installed(error)
+        lacking = not_installed(error, settings)
         if lacking is None:
             raise
         return Finding(what, Health.NOTE, lacking.message, lacking.hint)

@@ -1,6 +1,6 @@
 """What is installed of modelmill: which extras are missing, and which files are not its own.
 
-A plain `pip install modelmill` is enough to plan and to read a feed. Whatever else a command needs
+An installation without extras is enough to plan and to read a feed. Whatever else a command needs
 is imported before it does anything, so that a missing distribution leaves nothing half done.
 
 Our top-level packages have names that other distributions use too, and pip lets the second one
@@ -14,10 +14,13 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from machine.installation import EXTRAS, incomplete
 from matrix.errors import UsageError
 
 if TYPE_CHECKING:  # it costs more than a help text
     from importlib.metadata import Distribution, PackagePath
+
+    from flows.settings.settings import Settings
 
 PACKAGES = ("deploy", "feed", "flows", "machine", "matrix", "modelmill", "state", "workers")
 """The top level of our distribution."""
@@ -49,25 +52,43 @@ def _differs(file: PackagePath) -> bool:
     return base64.urlsafe_b64encode(digest).rstrip(b"=").decode() != file.hash.value
 
 
-EXTRAS: Mapping[str, tuple[str, ...]] = {
-    "azure": ("azure", "msrest", "requests"),
-    "sweep": ("alembic", "fastapi", "orjson", "prefect", "pydantic", "sqlalchemy", "sqlmodel"),
-    "build": ("numpy", "onnx", "onnxruntime", "optimum", "torch", "transformers"),
-}
-"""The importable packages of each extra that our own process may ask for."""
+BUILDING = frozenset(
+    [
+        "bench",
+        "compile",
+        "explain",
+        "onboard",
+        "rebuild",
+        "resume",
+        "retry",
+        "review",
+        "sweep",
+        "trace",
+        "tune",
+        "verify",
+        "worker",
+    ]
+)
+"""Commands that run models on this machine, unless a fleet does it for them."""
 
 
 class NotInstalled(UsageError):
     """This installation lacks what the command needs."""
 
 
-def not_installed(error: ModuleNotFoundError) -> NotInstalled | None:
-    """The failed import in a user's words; None: no extra of ours has it."""
+def not_installed(
+    error: ModuleNotFoundError, settings: Settings, *, builds: bool = False
+) -> NotInstalled | None:
+    """The failed import in a user's words, and how to install all that the command lacks; None: no
+    extra of ours has it. `builds`: the command goes on to build or to run models."""
     package = (error.name or "").partition(".")[0]
-    for extra, packages in EXTRAS.items():
-        if package in packages:
-            return NotInstalled(
-                f"this needs {package}, which is not installed",
-                hint=f'pip install -c constraints.txt "modelmill[{extra}]"',
-            )
-    return None
+    extras = [extra for extra, packages in EXTRAS.items() if package in packages][:1]
+    if not extras:
+        return None
+    from flows.settings.engines import installing
+    from workers.host.engines import extra_of
+
+    if builds:
+        extras += incomplete({"build", extra_of(settings.engine)})
+    command = installing(settings, *extras)
+    return NotInstalled(f"this needs {package}, which is not installed", hint=command)

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import NoReturn
 
 from flows.cli.arguments import Arguments, Parser, sentence
-from flows.cli.installation import not_installed
 from flows.output.activity import waiting_for
 from flows.output.console import (
     PLACES,
@@ -25,9 +24,9 @@ from flows.output.console import (
     choose_colour,
     paint,
     safe_output,
-    shell_word,
     tell,
 )
+from machine.shell import shell_word
 from matrix.errors import Exit, MillError
 
 GROUPS: Mapping[str, Mapping[str, str]] = {
@@ -151,7 +150,7 @@ def build_parser(filled: Collection[str] = COMMANDS) -> Parser:
     text = "show program's version number and exit"
     parser.add_argument("--version", action=_Version, nargs=0, help=text)
     parser.set_defaults(run=lambda _arguments: parser.print_help())
-    parser.commands = parser.add_subparsers(metavar="COMMAND", parser_class=Parser)
+    parser.commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
     for name, text in COMMANDS.items():
         command = parser.commands.add_parser(name, help=text, description=sentence(text))
         command.fill_later(partial(_fill, name))
@@ -172,12 +171,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     with safe_output() as out:
         try:
             try:
-                arguments = _read(argv, out)
-                code = int(arguments.run(arguments) or Exit.OK)
+                code = _run(argv, out)
             except (MillError, SystemExit, KeyboardInterrupt, OSError, RuntimeError) as error:
                 code = _ended(error)
-            except ModuleNotFoundError as error:
-                code = _ended(not_installed(error) or error)
             out.flush()
         except OutputLost as lost:
             out.lost = lost
@@ -190,11 +186,27 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
-def _read(argv: Sequence[str] | None, out: Output) -> Arguments:
+def _run(argv: Sequence[str] | None, out: Output) -> int:
+    """Read the command line and run its command; returns its exit code."""
+    arguments = Arguments()
+    try:
+        _read(argv, arguments, out)
+        return int(arguments.run(arguments) or Exit.OK)
+    except ModuleNotFoundError as error:
+        from flows.cli.installation import BUILDING, not_installed
+
+        builds = arguments.command in BUILDING and not vars(arguments).get("fleet")
+        told = not_installed(error, arguments.settings, builds=builds)
+        if told is None:
+            raise
+        raise told from None
+
+
+def _read(argv: Sequence[str] | None, arguments: Arguments, out: Output) -> None:
     """Read the command line, and set the output up as it says."""
     choose_colour("auto", os.environ)
     waiting_for("starting")
-    arguments = build_parser(filled=()).parse_args(argv, Arguments())
+    build_parser(filled=()).parse_args(argv, arguments)
     out.goes_on = arguments.goes_on
     out.detail = arguments.detail
     _complete_hints(arguments, out)
@@ -206,7 +218,6 @@ def _read(argv: Sequence[str] | None, out: Output) -> Arguments:
     # A log begins at once where nothing moves meanwhile: imports take seconds on a busy machine.
     if arguments.begins and talks and out.activity is None:
         print(arguments.begins, flush=True)
-    return arguments
 
 
 def _ended(error: BaseException) -> int:

@@ -13,7 +13,6 @@ import io
 import json
 import os
 import re
-import shlex
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -53,8 +52,6 @@ _OF_FLEETS = ("config", "state")
 _HINT = rf"\bmodelmill ({'|'.join(PLACES)})\b"
 _OURS = re.compile(r"(\x1b\[(?:0|1|2|31|32|33)m)")
 """What `paint` writes."""
-_PLAIN_THERE = r"[\w.:/\\+-][\w.:/\\+@=~*?\[\]-]*"
-"""What neither cmd nor PowerShell changes."""
 _EXTENDED = r"(\\{2,4})\?(\\{1,2})(UNC\2)?"
 """What begins a path that Windows takes without its limits; in JSON, every backslash is two."""
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
@@ -311,15 +308,4 @@ def paint(text: str, style: str, stream: TextIO | None = None) -> str:
     return f"\x1b[{_CODES[style]}m{text}\x1b[0m"
 
 
-def shell_word(text: str) -> str:
-    """A text as it is typed at a shell; on Windows, the same for cmd and PowerShell."""
-    return windows_word(text) if os.name == "nt" else shlex.quote(text)
-
-
-def windows_word(text: str) -> str:
-    """A text in the quotes that both shells of Windows know, unless it means itself to both."""
-    if re.fullmatch(_PLAIN_THERE, text):
-        return text
-    # Programs take a backslash before a quote for an escape, and no other one.
-    escaped = re.sub(r'(\\*)(["]|$)', lambda ends: ends[1] * 2 + (ends[2] and '\\"'), text)
-    return f'"{escaped}"'
+_EXTENDED = r"(\\{2,4})\?(\\{1,2})(UNC\2)?"

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from feed.verdict import CheckSignature
 from flows.settings.settings import Settings
 from machine.files import read_file
+from machine.installation import install
 from machine.user_errors import user_errors
 from matrix.digest import PAYLOAD_TYPE
 from matrix.errors import Exit, MillError, UsageError
@@ -33,7 +34,6 @@ its name keeps it from the processes that build."""
 
 _RSA = ("rsa-pkcs1v15-sha256", "rsassa-pss-sha256")
 """How RSA signs, and how else it may have signed."""
-_INSTALL = "pip install modelmill[sign]"
 
 
 class SigningError(MillError):
@@ -141,7 +141,9 @@ def _require() -> None:
     try:
         import securesystemslib.signer  # noqa: F401 - only whether it is there
     except ImportError:
-        raise UsageError("signatures need the library securesystemslib", hint=_INSTALL) from None
+        raise UsageError(
+            "signatures need the library securesystemslib", hint=install("sign")
+        ) from None
 
 
 def _private_key(path: Path) -> Any:

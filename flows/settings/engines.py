@@ -11,6 +11,7 @@ from typing import cast
 
 from flows.settings.settings import Settings
 from flows.settings.workspace import Workspace
+from machine.installation import incomplete, install
 from workers.errors import EngineNotFound
 from workers.host.engines import extra_of, find_engine, installed_engines, missing_imports
 from workers.host.spec import EngineSpec
@@ -55,10 +56,23 @@ def check_engine(settings: Settings) -> None:
         extra = "build"
     if not missing:
         return
-    install = f'pip install -c constraints.txt "modelmill[{extra}]"'
-    hint = "modelmill engine install winml" if missing == ["winml"] else install
+    hint = installing(settings, extra, python=where)
+    if missing == ["winml"]:
+        hint = "modelmill engine install winml"
     lacks = f"{where or sys.executable} lacks {', '.join(missing)}"
     raise EngineNotFound(f"engine {spec.name} is not installed: {lacks}", hint=hint)
+
+
+def installing(settings: Settings, *extras: str, python: Path | None = None) -> str:
+    """The command that installs these extras, and all others that the settings need and this
+    installation lacks."""
+    needed = {
+        "azure": (settings.feed or "").startswith("azure:"),
+        "postgres": (settings.state or "").startswith("postgres"),
+        "sign": bool(settings.sign_key),
+    }
+    more = incomplete(name for name, is_needed in needed.items() if is_needed)
+    return install(*extras, *more, python=python)
 
 
 def runtimes_of(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.cli.installation import EXTRAS
+from machine.installation import EXTRAS
 from tests.machine.timing import patient
 from tests.sweeps.command import ROOT, Project, Ran, model
 
@@ -25,14 +25,17 @@ sys.meta_path.insert(0, Absent())
 from flows.cli.main import entry
 entry()
 """
-NEEDS_SWEEP = (
-    "sweep demo",
-    "resume",
-    "retry",
-    "status --state postgresql://127.0.0.1/none",
-    "cancel s --state STATE",
-    "explain m:fill-mask@mlas_cpu --state STATE",
-    "worker",
+NEEDS = (
+    ("sweep demo", "build"),
+    ("sweep demo --state postgresql://127.0.0.1/none", "build,postgres"),
+    ("sweep demo --sign-key k.pem", "build,sign"),
+    ("sweep demo --fleet", "sweep"),
+    ("resume", "build"),
+    ("retry", "build"),
+    ("status --state postgresql://127.0.0.1/none", "postgres"),
+    ("cancel s --state STATE", "sweep"),
+    ("explain m:fill-mask@mlas_cpu --state STATE", "build"),
+    ("worker", "build"),
 )
 
 
@@ -91,16 +94,16 @@ def test_a_feed_is_read_without_any_extra(published: Project, tmp_path: Path) ->
     reads_a_feed(None, tmp_path, published.feed_folder)
 
 
-@pytest.mark.parametrize("line", NEEDS_SWEEP)
-def test_a_command_names_the_extra_that_it_needs(
-    line: str, published: Project, tmp_path: Path
+@pytest.mark.parametrize(("line", "extras"), NEEDS)
+def test_a_command_names_all_extras_that_it_lacks_and_where_they_are(
+    line: str, extras: str, published: Project, tmp_path: Path
 ) -> None:
     words = [str(published.home / "state.db") if word == "STATE" else word for word in line.split()]
     done = bare(tmp_path, *words)
     assert done.code == 2, done
     assert done.out.count("\n") <= 1  # what it begins with
     assert done.err.count("\n") == 1
-    assert "modelmill[sweep]" in done.err
+    assert f"{ROOT}[{extras}]" in done.err
     assert list(tmp_path.iterdir()) == []
 
 
@@ -116,7 +119,7 @@ def test_the_azure_feed_names_its_extra(tmp_path: Path) -> None:
     done = bare(tmp_path, "feed", "ls", "--feed", url)
     assert done.code == 2, done
     assert done.err.count("\n") == 1
-    assert "modelmill[azure]" in done.err
+    assert f"{ROOT}[azure]" in done.err
 
 
 def test_doctor_tells_what_is_not_installed_and_finds_nothing_bad(

@@ -89,7 +89,6 @@ def test_the_doctor_downloads_a_provider_of_windows_ml(project: Project, tmp_pat
     # The download stays with this stand-in's process; on Windows it stays with the machine.
     assert "it would run ov_cpu, ov_npu, ov_gpu" in found["runtime OpenVINOExecutionProvider"]
     refused = project.run("doctor", "--install-ep", "cuda", "--runtimes", "windowsml")
-    assert (refused.code, refused.out) == (1, "")
-    assert (
-        "Windows ML offers OpenVINOExecutionProvider for this machine, and no CUDA" in refused.err
-    )
+    assert (refused.code, refused.out) == (5, "")
+    text = "Windows ML offers OpenVINOExecutionProvider for this machine, and no CUDA"
+    assert f"error: {text}" in refused.err

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from importlib.machinery import PathFinder
 from importlib.metadata import EntryPoint, entry_points
-from importlib.util import find_spec
 from pathlib import Path
 
+from machine.installation import importable
 from matrix.nearest import hint, quote
 from workers.errors import EngineNotFound
 from workers.host.client import EngineSpec
@@ -57,15 +57,8 @@ def missing_imports(engine: EngineSpec) -> list[str]:
     """
     needed = _IMPORTS.get(engine.name, ())
     if engine.python is None:
-        return [name for name in needed if not _importable(name)]
+        return [name for name in needed if not importable(name)]
     environment = engine.python.parent.parent
     sites = [*environment.glob("lib/python3*/site-packages"), environment / "Lib/site-packages"]
     places = [str(site) for site in sites if site.is_dir()]
     return [name for name in needed if places and PathFinder.find_spec(name, places) is None]
-
-
-def _importable(name: str) -> bool:
-    try:
-        return find_spec(name) is not None
-    except ModuleNotFoundError:  # of a package that it would lie in
-        return False

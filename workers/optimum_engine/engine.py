@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from machine.installation import install
 from workers import code
 from workers.engine import BuildPlan, Request, StageError, StageJob, StageReport, version
 from workers.optimum_engine import layout
@@ -48,7 +49,7 @@ class OptimumEngine:
         missing = [name for name, found in self.tools().items() if not found]
         if missing:
             lacking = ", ".join(missing)
-            raise unsupported(f"this interpreter lacks {lacking}", "pip install modelmill[build]")
+            raise unsupported(f"this interpreter lacks {lacking}", install("build"))
         resolved = source.resolve(request)
         stages = layout.stages(request, resolved)
         # The graphs of a decoder with a cache have the same weights, until they share them.

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from machine.installation import install
 from workers.engine import StageError, version
 from workers.optimum_engine.architectures.patched import patched
 from workers.optimum_engine.architectures.rows import DYNAMO
@@ -21,7 +22,7 @@ LARGEST_SEEN = 1024**2
 def export_graph(module: Any, config: Any, file: Path, opset: int, exporter: str) -> None:
     """Export one graph, fp32, with the open axes that its configuration names."""
     if exporter == DYNAMO and not version("onnxscript"):
-        raise unsupported("this interpreter lacks onnxscript", "pip install modelmill[dynamo]")
+        raise unsupported("this interpreter lacks onnxscript", install("dynamo"))
     load.seed_everything(0)  # the example inputs of the trace are random
     with warnings.catch_warnings():
         # Tracers warn about every Python branch of every model.

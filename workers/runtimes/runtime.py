@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from machine.installation import install
 from matrix.status import FailureClass
 from workers.engine import version
 from workers.session import CPU
@@ -58,7 +59,7 @@ class Kind:
     def remedy(self) -> str:
         """The command that installs it."""
         if self.extra:
-            return f'pip install "modelmill[{self.extra}]"'
+            return install(self.extra)
         return f"modelmill engine install {self.name}"
 
     @property

@@ -10,6 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TextIO
 
+from machine.installation import packages
 from matrix.codec import parse_json
 from workers.sources.errors import quantize_error
 
@@ -99,7 +100,7 @@ def _parquet(path: Path) -> tuple[Callable[[int], Row], int]:
     except ImportError:
         raise quantize_error(
             f"the dataset {path.name} needs pyarrow, which this interpreter lacks",
-            "pip install pyarrow, or save it as .jsonl",
+            f"{packages('install', 'pyarrow')}, or save it as .jsonl",
         ) from None
     try:
         table = parquet.read_table(path).slice(0, _MOST_ROWS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from machine.installation import install
 from matrix.abilities import abilities_of
 from workers import code
 from workers.engine import (
@@ -59,8 +60,7 @@ class TabularEngine:
         file = str(source.facts.get("file", ""))
         tools = XGBOOST_TOOLS if file.lower().endswith(files.XGBOOST) else EXPORT_TOOLS
         if missing := [name for name, found in self.tools().items() if not found and name in tools]:
-            install = 'pip install -c constraints.txt "modelmill[tabular]"'
-            raise unsupported(f"this interpreter lacks {', '.join(missing)}", install)
+            raise unsupported(f"this interpreter lacks {', '.join(missing)}", install("tabular"))
         specs = [_export(request, source, file, tools), _inputs(request)]
         if step := optimize.stage(request.policy):
             specs.append(step)

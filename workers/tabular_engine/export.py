@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from machine.installation import install
 from matrix.verification import EXPORT
 from workers.engine import StageJob
 from workers.numerics.compare import compare, fault
@@ -221,9 +222,8 @@ def _of_xgboost(file: Path) -> Original:
     try:
         import xgboost
     except ModuleNotFoundError as error:
-        install = 'pip install -c constraints.txt "modelmill[tabular]"'
         raise unsupported(
-            f"{file.name} needs {error.name}, which is not installed", install
+            f"{file.name} needs {error.name}, which is not installed", install("tabular")
         ) from error
     booster = xgboost.Booster()
     what, hint = f"{file.name} is not a model of XGBoost", "save it with save_model (.json, .ubj)"

@@ -8,6 +8,7 @@ from flows.cli.arguments import CATALOG, Arguments, Parser, add_settings
 from flows.onboard.coverage import BUILT, Row, built, by_verdict, judged, row_json, totals
 from flows.output.console import print_result
 from flows.output.table import render
+from machine.installation import incomplete, install
 from matrix.coverage import VERIFIED, Verdict, measured, proven
 
 
@@ -38,7 +39,8 @@ def run(arguments: Arguments) -> None:
     }
     notices = (f"note: {notice}" for notice in catalog.notices)
     tiny = _tiny(rows, settings.engine)
-    print_result(arguments, document, [*_lines(rows, totals(rows), sums), *tiny, *notices])
+    lines = [*_lines(rows, totals(rows), sums), *_missing(rows), *tiny, *notices]
+    print_result(arguments, document, lines)
 
 
 def _lines(
@@ -65,6 +67,12 @@ def _lines(
     for name, counts in engines.items():
         spelled = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
         yield f"{name}: {built(counts)} of {len(rows)} entries build ({spelled})"
+
+
+def _missing(rows: Sequence[Row]) -> Iterator[str]:
+    """How to install all extras that entries need and this installation lacks."""
+    if extras := incomplete({row.coverage.extra for row in rows if row.coverage.extra}):
+        yield f"to install what entries need: {install(*extras)}"
 
 
 def _tiny(rows: Sequence[Row], engine: str) -> Iterator[str]:

@@ -17,6 +17,7 @@ from flows.output.table import render
 from flows.settings.resolution import CONFIG_NAME, ENVIRONMENTS
 from flows.settings.workspace import Workspace
 from machine.files import replace_file
+from machine.installation import install
 from matrix.errors import UsageError
 from matrix.nearest import hint, quote
 
@@ -55,7 +56,7 @@ def _here(name: str) -> str:
     if not missing_imports(find_engine(name)):
         return "this one"
     extra = extra_of(name)
-    return f'none: pip install -c constraints.txt "modelmill[{extra}]"' if extra else "this one"
+    return f"none: {install(extra)}" if extra else "this one"
 
 
 def _install(arguments: Arguments) -> None:
@@ -106,6 +107,6 @@ def wanted_environment(name: str) -> Environment:
     environment = engine_environment(name)
     if environment is None:
         extra = extra_of(name)
-        how = f'it comes with pip install "modelmill[{extra}]"' if extra else ""
+        how = f"it comes with {install(extra)}" if extra else ""
         raise UsageError(f"engine {name} needs no environment of its own", hint=how)
     return environment

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from flows.cli.arguments import Arguments, Parser, add_settings
-from flows.output.console import print_result, shell_word, tell
+from flows.output.console import print_result, tell
 from flows.settings.settings import OF_BUILDING, OF_MEASURING, PLACES
+from machine.shell import shell_word
 from matrix.errors import Exit
 from matrix.verification import METRICS
 

@@ -20,8 +20,8 @@ from flows.output.console import (
     paint,
     plain_paths,
     safe_output,
-    windows_word,
 )
+from machine.shell import windows_word
 from matrix.errors import Exit
 
 

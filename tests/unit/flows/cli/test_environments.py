@@ -11,6 +11,7 @@ from flows.cli.commands.engine import remember, wanted_environment
 from flows.cli.main import main
 from flows.settings.engines import check_engine, engine_environment
 from flows.settings.resolution import resolve
+from machine.installation import install
 from matrix.errors import Exit, MillError, UsageError
 from workers.errors import EngineNotFound
 from workers.host.venv import interpreter_of
@@ -76,34 +77,30 @@ def test_an_engine_that_is_not_installed_is_told_before_anything_starts(tmp_path
 def test_without_the_build_extra_a_sweep_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        "workers.host.engines.find_spec", lambda name: None if name == "torch" else name
-    )
+    monkeypatch.setattr("workers.host.engines.importable", lambda name: name != "torch")
     with pytest.raises(
         EngineNotFound, match=r"engine optimum is not installed: .* lacks torch"
     ) as one:
         check_engine(resolve({}, {}, tmp_path))
-    assert "modelmill[build]" in one.value.hint
+    assert one.value.hint == install("build")
 
 
 def test_an_engine_with_an_extra_of_its_own_names_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(
-        "workers.host.engines.find_spec", lambda name: None if name == "skops" else name
-    )
+    monkeypatch.setattr("workers.host.engines.importable", lambda name: name != "skops")
     told = r"engine tabular is not installed: .* lacks skops"
     with pytest.raises(EngineNotFound, match=told) as one:
         check_engine(resolve({"engine": "tabular"}, {}, tmp_path))
-    assert "modelmill[tabular]" in one.value.hint
+    assert one.value.hint == install("tabular")
     assert main(["engine", "ls"]) == 0
     (row,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("tabular"))
-    assert row.endswith('none: pip install -c constraints.txt "modelmill[tabular]"')
+    assert row.endswith(f"none: {install('tabular')}")
     monkeypatch.setattr(doctor, "installed_engines", lambda: ["tabular"])
     (found,) = doctor._engines(resolve({}, {}, tmp_path), tmp_path)
     assert (found.health, found.detail) == (doctor.Health.NOTE, "lacks skops")
-    assert "modelmill[tabular]" in found.mend
+    assert found.mend == install("tabular")
 
 
 def test_an_engine_that_lives_with_us_has_no_installer() -> None:

@@ -14,6 +14,7 @@ import modelmill
 from flows.cli import doctor
 from flows.cli.doctor import Health
 from flows.cli.installation import PACKAGES, overwritten, sharers
+from machine.installation import install, packages
 
 
 def installed(site: Path, files: Sequence[str]) -> Distribution:
@@ -62,7 +63,7 @@ def test_doctor_names_the_package_and_the_way_back(
     found = doctor._installation()
     assert found.health is Health.BAD
     assert "state/__init__.py: not modelmill's; machines has a state too" in found.detail
-    assert found.mend.startswith("pip uninstall machines, then pip install --force-reinstall")
+    assert found.mend == f"{packages('uninstall', 'machines')}, then {install(again=True)}"
 
 
 def test_a_name_that_is_shared_is_told_before_it_hurts(

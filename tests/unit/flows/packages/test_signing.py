@@ -33,6 +33,7 @@ from flows.packages.signing import (
 )
 from flows.settings.resolution import resolve
 from flows.settings.settings import Settings
+from machine.installation import install
 from matrix.credentials import is_credential
 from matrix.digest import PAYLOAD_TYPE
 from matrix.errors import UsageError
@@ -84,7 +85,7 @@ def test_without_the_library_nothing_is_taken_for_signed(
     monkeypatch.setitem(sys.modules, "securesystemslib.signer", None)
     with pytest.raises(UsageError, match="need the library securesystemslib") as refused:
         ask(given)
-    assert refused.value.hint == "pip install modelmill[sign]"
+    assert refused.value.hint == install("sign")
 
 
 def test_the_signature_is_one_by_the_rules_of_dsse_alone(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ import pytest
 from flows.cli.main import main
 from flows.observe.summaries.document import LastRun, duration_of, summary_document
 from flows.observe.summaries.markdown import markdown
-from flows.output.console import shell_word
 from flows.run.resume import nothing_to_retry
+from machine.shell import shell_word
 from matrix.errors import Exit
 from state.records import SweepInfo
 from tests.states.reported import reported
