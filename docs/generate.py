@@ -131,7 +131,7 @@ KEYS = {
     "accuracy_level": "what `MatMulNBits` may round its input to before it multiplies: 4 is int8, "
     "0 (default) leaves it to the provider",
     "rewrites": "what is rewritten in quantized graphs because of the provider's limits: `biases`, "
-    "`epsilons`, `neutral`, `pools`, `transposes` "
+    "`empties`, `epsilons`, `neutral`, `pools`, `transposes` "
     "([what they are](../quantization.md#what-the-engine-rewrites-before-it-quantizes))",
     "qdq": "false: a QDQ graph is known to fail",
     "static_shapes": "true: dimensions must be fixed",

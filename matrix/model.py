@@ -99,7 +99,7 @@ class Model:
 
 CHANNELS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 """Operators whose weights have channels."""
-REWRITES = ("biases", "epsilons", "neutral", "pools", "transposes")
+REWRITES = ("biases", "empties", "epsilons", "neutral", "pools", "transposes")
 """What an engine can rewrite because of a provider's limits."""
 
 

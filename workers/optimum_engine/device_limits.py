@@ -7,7 +7,7 @@ Pools whose window exceeds their input become means. A transpose of more than fi
 between two reshapes becomes several of four dimensions, each of which swaps two neighbouring blocks
 of dimensions. Biases that share their tensor with an operand get a tensor of their own. Additions
 of zeros and multiplications by ones go: the HTP leaves them out, and with them the Relu that the
-quantizer has made part of them.
+quantizer has made part of them. Tensors without elements are not joined to others.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ def rewrite(model: Any, wanted: Collection[str]) -> dict[str, int]:
     without those that have changed none."""
     shapes = _shapes(model)
     steps = {
+        "empties": _drop_empty,
         "pools": _widen_pools,
         "neutral": _drop_neutral,
         "biases": _set_biases_apart,
@@ -80,12 +81,45 @@ def _drop_neutral(model: Any, shapes: Mapping[str, list[int]]) -> int:
         kept = None if node.output[0] in results else _unchanged(node, weights, shapes)
         if kept is None:
             continue
-        for user in model.graph.node:
-            for place, name in enumerate(user.input):
-                if name == node.output[0]:
-                    user.input[place] = kept
-        model.graph.node.remove(node)
+        _bypass(model.graph, node, kept)
         dropped += 1
+    return dropped
+
+
+def _bypass(graph: Any, node: Any, kept: str) -> None:
+    """Remove an operator; those that read its result read this tensor instead."""
+    for user in graph.node:
+        for place, name in enumerate(user.input):
+            if name == node.output[0]:
+                user.input[place] = kept
+    graph.node.remove(node)
+
+
+def _drop_empty(model: Any, _shapes: Mapping[str, list[int]]) -> int:
+    """Join no tensors without elements, such as the rest that a rotary embedding does not turn."""
+    graph = model.graph
+    empty = {
+        value.name
+        for value in graph.value_info
+        for dim in value.type.tensor_type.shape.dim
+        if dim.HasField("dim_value") and not dim.dim_value
+    }
+    results = {value.name for value in graph.output}
+    dropped = 0
+    for node in [node for node in graph.node if node.op_type == "Concat"]:
+        filled = [name for name in node.input if name not in empty]
+        if not filled or len(filled) == len(node.input):
+            continue
+        if len(filled) == 1 and node.output[0] not in results:
+            _bypass(graph, node, filled[0])
+        else:
+            node.input[:] = filled
+        dropped += 1
+    uses = Counter(name for node in graph.node for name in node.input)
+    for node in reversed(list(graph.node)) if dropped else ():
+        if empty.issuperset(node.output) and not any(uses[name] for name in node.output):
+            uses.subtract(node.input)
+            graph.node.remove(node)
     return dropped
 
 

@@ -34,6 +34,24 @@ def test_a_bias_that_is_an_operand_too_gets_a_tensor_of_its_own() -> None:
     assert shared.SerializeToString() == before
 
 
+def test_tensors_without_elements_are_not_joined() -> None:
+    ends = {name: np.array([number], np.int64) for name, number in (("none", 0), ("all", 8))}
+    nodes = [
+        helper.make_node("Slice", ["x", "all", "all", "one"], ["rest"]),
+        helper.make_node("Neg", ["rest"], ["turned"]),
+        helper.make_node("Concat", ["x", "turned"], ["joined"], axis=1),
+        helper.make_node("Concat", ["turned", "joined", "x"], ["y"], axis=1),
+    ]
+    model = graphs.model(nodes, {**ends, "one": np.array([1], np.int64)}, out=["batch", 16])
+    model = onnx.shape_inference.infer_shapes(model)
+    wanted = graphs.outputs(model)
+    assert device_limits.rewrite(model, REWRITES) == {"empties": 2}
+    assert [(node.op_type, list(node.input)) for node in model.graph.node] == [
+        ("Concat", ["x", "x"])
+    ]  # fmt: skip
+    np.testing.assert_array_equal(graphs.outputs(model), wanted)
+
+
 @pytest.mark.parametrize(
     ("kernel", "pads", "size", "whole"),
     [(9, 0, 4, True), (4, 0, 4, False), (9, 1, 4, False), (9, 0, 0, False)],
