@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import combinations
 from typing import Any, ClassVar
 
 import numpy as np
@@ -35,9 +36,9 @@ OTHERS = ("en-029+f1", "es+m3", "en-us+m1", "it+f5")
 """Voices that calibrate, and those of held-out inputs."""
 
 
-def spoken(part: int, random: np.random.Generator) -> Array:
-    """A sentence of a part by one of its voices."""
-    sentences = texts()["spoken"] if part == 0 else texts()["held_out"]["spoken"]
+def spoken(part: int, random: np.random.Generator, own: Sequence[str] = ()) -> Array:
+    """A sentence of a part, or of one's own, by one of the part's voices."""
+    sentences = own or (texts()["spoken"] if part == 0 else texts()["held_out"]["spoken"])
     voices = VOICES if part == 0 else OTHERS
     return say(
         sentences[int(random.integers(len(sentences)))],
@@ -237,17 +238,20 @@ class Quality(Ready):
     measured = "pairs of recordings in the right order"
     LENGTH = 144160
     LEVELS = (40, 28, 20, 12, 5)
+    TALKS = 60
+    """As many as tell 1 % in pairs."""
 
     def calibration(self) -> Sequence[Feeds]:
         """Nine seconds of sentences each, in much and in little noise."""
         random = self.random(0)
-        return [self._feeds(mixed(self._talk(0, random), random, float(random.uniform(3, 45))))
+        return [self._feeds(mixed(self._talk(random, 0), random, float(random.uniform(3, 45))))
                 for _ in range(48)]  # fmt: skip
 
-    def _talk(self, part: int, random: np.random.Generator) -> Array:
+    def _talk(self, random: np.random.Generator, part: int, own: Sequence[str] = ()) -> Array:
         sound = np.zeros(0, np.float32)
         while len(sound) < self.LENGTH:
-            sound = np.concatenate([sound, spoken(part, random), np.zeros(RATE // 3, np.float32)])
+            said = spoken(part, random, own)
+            sound = np.concatenate([sound, said, np.zeros(RATE // 3, np.float32)])
         return sound[: self.LENGTH]
 
     def _feeds(self, sound: Array) -> Feeds:
@@ -258,18 +262,18 @@ class Quality(Ready):
         random = self.random(1)
         call = conversation()[0][7 * RATE :]
         talks = [call[: self.LENGTH], call[self.LENGTH : 2 * self.LENGTH]]
-        talks += [self._talk(1, random) for _ in range(6)]
+        sentences = [text for pair in texts()["held_out"]["pairs"] for text in pair]
+        talks += [self._talk(random, 1, sentences) for _ in range(self.TALKS - len(talks))]
         found = []
         for talk in talks:
             scores = [float(run(self._feeds(mixed(talk, random, level)))[0][0, 2])
                       for level in self.LEVELS]  # fmt: skip
-            found += [one > other for place, one in enumerate(scores)
-                      for other in scores[place + 1 :]]  # fmt: skip
+            found += [one > other for one, other in combinations(scores, 2)]
         return found
 
     def truth(self) -> list[Any]:
         """There is more and more noise."""
-        return [True] * 80
+        return [True] * (self.TALKS * len(list(combinations(self.LEVELS, 2))))
 
     def score(self, found: list[Any], wanted: list[Any]) -> float:
         """The share of pairs."""
