@@ -22,9 +22,8 @@ from matrix.errors import MillError, UsageError
 from matrix.model import Cell, Plan
 from workers.attest.attester import Attester
 from workers.build.builder import Builder
-from workers.build.built import Built
+from workers.build.built import Built, Rung
 from workers.build.origin import PACKAGE
-from workers.build.stages import Rung
 from workers.compile.files import Compiled
 from workers.compile.group import STAGE
 from workers.host.watch import Watching

@@ -19,7 +19,7 @@ from matrix.errors import MillError
 from matrix.model import Cell
 from matrix.status import FailureClass
 from workers.build.builder import Builder, Built
-from workers.build.stages import Rung
+from workers.build.built import Rung
 from workers.errors import BuildFailed
 from workers.host.watch import Watching
 from workers.measure.benchmark import benchmark

@@ -14,7 +14,7 @@ from flows.settings.workspace import Workspace
 from machine.installation import incomplete, install
 from workers.errors import EngineNotFound
 from workers.host.engines import extra_of, find_engine, installed_engines, missing_imports
-from workers.host.spec import EngineSpec
+from workers.host.process import EngineSpec
 from workers.host.venv import Environment
 from workers.host.watch import HostLimits
 from workers.runtimes.pool import Runtimes

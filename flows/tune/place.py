@@ -11,8 +11,7 @@ from flows.output.quantity import show_duration
 from flows.tune.record import Making, Step, Trial
 from machine.waits import untold
 from matrix.model import Cell, Profile
-from workers.build.built import Built
-from workers.build.stages import Rung
+from workers.build.built import Built, Rung
 from workers.measure.result import Benchmark
 from workers.measure.running import Driver
 from workers.measure.subject import Graph, Subject

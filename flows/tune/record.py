@@ -22,7 +22,7 @@ from state.damage import reading
 from state.reading import StateReader
 from state.records import Lease
 from state.tunings import SessionRow, TrialRow, TuningRow
-from workers.build.stages import Rung
+from workers.build.built import Rung
 from workers.measure.comparison import Finished
 from workers.measure.result import Machine, Protocol
 from workers.measure.running import Outcome

@@ -21,7 +21,7 @@ from matrix.overlay import overlay
 from matrix.status import FailureClass
 from matrix.trials import Phase, SessionKind, Verdict
 from state.errors import StateError
-from workers.build.stages import Rung
+from workers.build.built import Rung
 from workers.errors import BuildFailed
 from workers.measure.comparison import ROUNDS, SETTLE
 from workers.measure.result import Benchmark, Protocol

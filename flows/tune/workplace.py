@@ -34,8 +34,7 @@ from matrix.overlay import overlay, trial_digest
 from matrix.trials import TuningStatus
 from state.errors import StateError
 from workers.build.builder import Builder
-from workers.build.built import Built
-from workers.build.stages import Rung
+from workers.build.built import Built, Rung
 from workers.compile.devices import available
 from workers.host.watch import Watching
 from workers.measure.quiet import quiet

@@ -25,7 +25,7 @@ from workers.build.builder import Builder
 from workers.build.built import Built
 from workers.host.client import EngineHost
 from workers.host.engines import find_engine
-from workers.host.spec import EngineSpec
+from workers.host.process import EngineSpec
 from workers.store import Store
 from workers.winml_engine.install import ENVIRONMENT
 

@@ -19,7 +19,7 @@ from tests.services.installing import lacking
 from tests.sweeps.command import ROOT, Project
 from workers import composition
 from workers.engine import Request, StageError, StageJob
-from workers.optimum_engine import OptimumEngine, originals
+from workers.optimum_engine import OptimumEngine, originals, tracing
 from workers.optimum_engine.architectures.rows import rows
 from workers.sources import compared, load
 
@@ -118,14 +118,12 @@ def test_a_wrong_replacement_of_a_method_is_found(
 def test_one_wrong_weight_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from onnx import numpy_helper
 
-    from workers.optimum_engine import transposed
-
     def spoil(graph: Any, _folder: Path) -> None:
         weight = next(one for one in graph.graph.initializer if "LayerNorm.bias" in one.name)
         wrong = numpy_helper.to_array(weight) + 0.1
         weight.CopyFrom(numpy_helper.from_array(wrong, weight.name))
 
-    monkeypatch.setattr(transposed, "fold", spoil)
+    monkeypatch.setattr(tracing, "fold_transposes", spoil)
     with pytest.raises(StageError, match="does not compute what the model does: logits: "):
         exported(zoo()["bert", "fill-mask"], tmp_path / "out")
 
@@ -235,11 +233,11 @@ def test_predicted_streams_see_what_transformers_shows_them() -> None:
 
 
 def test_the_name_of_a_backbone_gives_way_to_its_configuration() -> None:
-    from workers.sources.tiny import made
+    from workers.sources.source import configured
 
     backbone = {"model_type": "resnet", "depths": [1, 1, 1, 1]}
     config = {"use_timm_backbone": False, "backbone_config": backbone}
-    found = made("conditional_detr", config)
+    found = configured("conditional_detr", config)
     assert found.backbone is None
     assert found.backbone_config.depths == [1, 1, 1, 1]
 
@@ -255,7 +253,7 @@ def test_the_package_that_the_pages_show_is_built_and_verified(
         stream.write(f'exporter = "{exporter}"\n')
     (tmp_path / "ring.toml").write_text(RING, "utf-8")
     path = os.pathsep.join((str(ROOT), str(site)))
-    made = Project(tmp_path, {"MODELMILL_ENGINE": "optimum", "PYTHONPATH": path})
-    ran = made.run("sweep", "ring.toml", "--target", "mlas_cpu", "--stamp", "one")
+    configured = Project(tmp_path, {"MODELMILL_ENGINE": "optimum", "PYTHONPATH": path})
+    ran = configured.run("sweep", "ring.toml", "--target", "mlas_cpu", "--stamp", "one")
     assert ran.code == 0, ran
-    assert made.statuses("one") == {"published": 1}
+    assert configured.statuses("one") == {"published": 1}

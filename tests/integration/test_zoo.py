@@ -10,7 +10,7 @@ import pytest
 from matrix.catalog import load_catalog
 from matrix.model import Source
 from tests.sweeps.command import Project
-from workers.sources import tiny
+from workers.sources import source
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
 
@@ -48,20 +48,22 @@ def project(folder: Path) -> Project:
 
 
 def test_an_entry_is_the_configuration_of_transformers_made_tiny() -> None:
-    found = tiny.configuration({"ref": "detr", "config": zoo()["detr", "object-detection"].config})
+    found = source.configuration(
+        {"ref": "detr", "config": zoo()["detr", "object-detection"].config}
+    )
     assert found["d_model"] == 32
     assert found["encoder_attention_heads"] == 8  # its own row wins
     assert found["backbone_config"]["layer_type"] == "basic"
-    plain = tiny.configuration({"ref": "bart", "config": zoo()["bart", "fill-mask"].config})
+    plain = source.configuration({"ref": "bart", "config": zoo()["bart", "fill-mask"].config})
     loop = "text2text-generation-with-past"
-    reacting = tiny.configuration({"ref": "bart", "config": zoo()["bart", loop].config})
+    reacting = source.configuration({"ref": "bart", "config": zoo()["bart", loop].config})
     assert plain | {"init_std": 0.2} == reacting
     assert (zoo()["bart", "fill-mask"].seed, zoo()["bart", loop].seed) == (5, 6)
 
 
 def test_a_configuration_that_is_not_of_the_zoo_stays() -> None:
     given = {"hidden_size": 7, "inner": {"size": 1}}
-    found = tiny.configuration({"ref": "bert", "config": given})
+    found = source.configuration({"ref": "bert", "config": given})
     assert found == given
     assert found["inner"] is not given["inner"]
 

@@ -14,8 +14,7 @@ from matrix.model import Cell
 from tests.fakes.feed import tree_of as digest_of
 from tests.fakes.feed import write_files
 from tests.simulation.world import Machine, Program, World
-from workers.build.built import Built
-from workers.build.stages import StageRun
+from workers.build.built import Built, StageRun
 from workers.errors import CorruptBlob
 from workers.host.watch import Watching
 from workers.store import Action, Store

@@ -29,7 +29,7 @@ from tests.fakes.in_process import InProcessHost
 from tests.plans.cells import plan_model
 from workers.attest.attester import Attester
 from workers.build.builder import Builder, BuildOptions, Built
-from workers.build.stages import Rung
+from workers.build.built import Rung
 from workers.store import Store
 from workers.verify.verifier import VerifyFailed
 

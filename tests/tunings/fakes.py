@@ -22,7 +22,7 @@ from state.records import Lease
 from state.state import State
 from tests.measuring.runtimes import CPU, FakeRuntimes, always
 from tests.plans.models import EVERYTHING, TARGETS, load, plan_options
-from workers.build.stages import Rung
+from workers.build.built import Rung
 from workers.host.client import Reply
 from workers.host.watch import UNWATCHED, Watching
 from workers.measure.result import Benchmark, Protocol

@@ -28,7 +28,7 @@ from matrix.model import Cell
 from matrix.status import FailureClass
 from workers.build.claim import Claim
 from workers.build.graph import EXPORT, INPUTS, Output, StageResults, outside, within
-from workers.build.judged import JUDGE
+from workers.build.package import JUDGE
 from workers.compile.group import STAGE as COMPILE
 from workers.engine import BuildPlan, StageSpec
 from workers.errors import BuildFailed

@@ -1,7 +1,11 @@
-"""The manifest of a package, the record of its build, and assembling its folder.
+"""The manifest of a package, its samples, the record of its build, and assembling its folder.
 
 The manifest `modelmill.json` depends on the inputs alone; `build.json` may differ from run to run.
 The tree digest of a package covers the manifest and not `build.json`.
+
+As many judged samples travel in a package as are small beside it. The stage `inputs` writes them
+one by one, `judge/NN.npz` below the folder of a component; in the package they are
+`samples/NN.npz`. The verdict is given on exactly those.
 """
 
 from __future__ import annotations
@@ -9,7 +13,8 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -28,10 +33,9 @@ from matrix.digest import (
 )
 from matrix.model import Cell, Model
 from matrix.status import FailureClass
-from workers.build import judged
+from workers.build.built import StageRun
 from workers.build.graph import EXPORT, INPUTS, StageResults, StageTask
 from workers.build.request import target_json
-from workers.build.stages import StageRun
 from workers.compile.stage import portable_stage
 from workers.errors import BuildFailed
 from workers.store import Action, Store
@@ -112,7 +116,7 @@ def _samples(results: StageResults, *, compiled: bool) -> tuple[FileEntry, ...]:
     if compiled:
         results = results.up_to(portable_stage(results.plan).name)
     size = sum(file.size for file in results.package)
-    return judged.packaged(results.files_of(INPUTS), size)
+    return packaged(results.files_of(INPUTS), size)
 
 
 def _member(name: str, cell: Cell, results: StageResults, *, self_contained: bool) -> Json:
@@ -265,3 +269,39 @@ def entry_of(path: str, data: bytes) -> FileEntry:
 def compact_bytes(value: Json) -> bytes:
     """JSON for records that few people read: indenting takes ten times as long."""
     return orjson.dumps(value, option=orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE)
+
+
+LEAST_BYTES = 5_000_000
+SHARE = 0.05
+"""Of the bytes of the package, if that is more than `LEAST_BYTES`: samples and the outputs of the
+reference together."""
+FOR_OUTPUTS = 0.25
+"""The share of that for the outputs."""
+LEAST = 2
+"""Samples that are there however large they are: with one, nothing could vary."""
+JUDGE = "judge"
+_JUDGED = re.compile(rf"(?:(?P<component>.+)/)?{JUDGE}/(?P<number>\d+)\.npz")
+
+
+def most_bytes(package: int) -> int:
+    """For the samples of a package of so many bytes, with the outputs of the reference."""
+    return max(LEAST_BYTES, int(package * SHARE))
+
+
+def packaged(inputs: Iterable[FileEntry], package: int) -> tuple[FileEntry, ...]:
+    """Of the files of the stage `inputs`, those of the first samples that fit, by their names in a
+    package whose other files have so many bytes. A sample counts with all its components."""
+    found: dict[str, list[FileEntry]] = {}
+    for file in inputs:
+        if match := _JUDGED.fullmatch(file.path):
+            component = f"{match['component']}/" if match["component"] else ""
+            path = f"{SAMPLES}/{component}{match['number']}.npz"
+            found.setdefault(match["number"], []).append(replace(file, path=path))
+    left = most_bytes(package) * (1 - FOR_OUTPUTS)
+    taken: list[FileEntry] = []
+    for place, (_, files) in enumerate(sorted(found.items())):
+        left -= sum(file.size for file in files)
+        if left < 0 and place >= LEAST:
+            break
+        taken += files
+    return tuple(taken)

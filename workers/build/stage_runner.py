@@ -14,9 +14,9 @@ from machine.waits import WaitRules
 from matrix.model import Cell
 from matrix.status import FailureClass
 from workers.build.budgets import BuildSpace, MemoryBudget
+from workers.build.built import StageRun, doing
 from workers.build.context import placed, within_group
 from workers.build.graph import StageTask
-from workers.build.stages import StageRun, doing
 from workers.compile.group import STAGE as COMPILE
 from workers.compile.stage import ALONE, CompileStage
 from workers.engine import SOURCE, BuildPlan, Request, StageJob

@@ -18,8 +18,13 @@ from matrix.status import FailureClass
 from workers import codec
 from workers.engine import BuildPlan, Request, StageJob, StageReport
 from workers.errors import BuildFailed, failure_of
-from workers.host.process import HostProcess, Message
-from workers.host.spec import NEEDED_CREDENTIAL, EngineSpec, child_environment
+from workers.host.process import (
+    NEEDED_CREDENTIAL,
+    EngineSpec,
+    HostProcess,
+    Message,
+    child_environment,
+)
 from workers.host.watch import UNWATCHED, Call, HostLimits, Watching, log_size
 
 __all__ = ["EngineHost", "EngineSpec", "Host", "HostLimits", "Reply"]

@@ -16,7 +16,7 @@ from typing import Any
 
 from matrix.credentials import without_credentials
 from matrix.errors import Exit, MillError
-from workers.host.spec import OTHER_INTERPRETER, SETTINGS
+from workers.host.process import OTHER_INTERPRETER, SETTINGS
 
 PIP_LIMIT = 3600.0
 PROBE_LIMIT = 180.0

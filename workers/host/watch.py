@@ -16,8 +16,7 @@ from machine.children import describe_exit
 from machine.waits import Cancelled, Told, WaitRules, untold
 from matrix.status import FailureClass
 from workers.errors import BuildFailed
-from workers.host.process import HostProcess, Message
-from workers.host.spec import mask
+from workers.host.process import HostProcess, Message, mask
 
 TAIL_LINES = 40
 TAIL_BYTES = 8192

@@ -24,14 +24,7 @@ from workers import composition
 from workers.composition import Composition
 from workers.engine import StageJob
 from workers.generation import COUNT, FILE, TOKENS
-from workers.optimum_engine import (
-    components,
-    decoders,
-    inputs,
-    originals,
-    tracing,
-    transposed,
-)
+from workers.optimum_engine import components, decoders, inputs, originals, tracing
 from workers.optimum_engine.architectures import rows, shapes
 from workers.optimum_engine.shared_weights import SharedWeights, side_by_side
 from workers.samples.files import write_arrays
@@ -76,7 +69,7 @@ def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
         raw.mkdir()
         tracing.export_graph(module, config, raw / model_file.MODEL, min(opset, EXPORTER), exporter)
         graph = model_file.load_graph(raw)
-        transposed.fold(graph, raw)
+        tracing.fold_transposes(graph, raw)
         if hasattr(config, "open_outputs"):
             config.open_outputs(graph)
         declare_opset(graph, opset)

@@ -1,17 +1,24 @@
-"""Exports a module to an ONNX file, by TorchScript's or by torch's dynamo exporter."""
+"""Exports a module to an ONNX file, by TorchScript's or by torch's dynamo exporter.
+
+Transposes of weights are then replaced by weights transposed once, in files: never all in memory.
+Torch's exporter does this too when it folds constants, but keeps every result beside the original
+until the export ends, which takes twice the size of the model.
+"""
 
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from machine.installation import install
 from workers.engine import StageError, version
+from workers.optimum_engine import weight_only
 from workers.optimum_engine.architectures.patched import patched
 from workers.optimum_engine.architectures.rows import DYNAMO
-from workers.sources import load, model_file
+from workers.sources import load, model_file, onnx_graph, weight_file
 from workers.sources.errors import export_error, one_line, unsupported
 
 _INFERENCE = "_jit_pass_onnx_graph_shape_type_inference"
@@ -118,3 +125,42 @@ def _open(axes: Mapping[int, str]) -> dict[int, Any]:
     import torch
 
     return dict.fromkeys(axes, torch.export.Dim.DYNAMIC)
+
+
+def fold_transposes(model: Any, folder: Path) -> int:
+    """Replace each transposition of a matrix among the weights; returns how many there were."""
+    graph = model.graph
+    weights = {tensor.name: tensor for tensor in graph.initializer if len(tensor.dims) == 2}
+    readers = Counter(
+        name for one in onnx_graph.graphs(model) for node in one.node for name in node.input
+    )
+    outputs = {value.name for value in graph.output}
+    found = [
+        node
+        for node in graph.node
+        if node.op_type == "Transpose"
+        and node.input[0] in weights
+        and _swaps(node)
+        and node.output[0] not in outputs
+    ]
+    for number, node in enumerate(found):
+        tensor = weights[node.input[0]]
+        _add_transposed(graph, tensor, node.output[0], folder, f"transposed-{number}")
+        readers[tensor.name] -= 1
+        if not readers[tensor.name]:
+            graph.initializer.remove(tensor)
+        graph.node.remove(node)
+    return len(found)
+
+
+def _swaps(node: Any) -> bool:
+    """Whether it swaps the two axes of a matrix, which is also the default."""
+    return all(list(item.ints) == [1, 0] for item in node.attribute if item.name == "perm")
+
+
+def _add_transposed(graph: Any, tensor: Any, name: str, folder: Path, file: str) -> None:
+    values = weight_file.values(tensor, folder).T
+    rows, columns = tensor.dims
+    made = graph.initializer.add(name=name, data_type=tensor.data_type, dims=[columns, rows])
+    pieces = (values[part] for part in weight_only.parts(values))
+    weight_file.write_apart(made, pieces, folder / file)

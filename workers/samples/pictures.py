@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from workers.samples import recorded
+from workers.samples import datasets
 from workers.samples.material import images
 from workers.sources.errors import export_error
 
@@ -82,7 +82,7 @@ class Pictures:
     def row(self, number: int) -> Row:
         """The inputs of the picture of this number."""
         if self._given:
-            picture = recorded.picture(self._given[number % len(self._given)])
+            picture = datasets.picture(self._given[number % len(self._given)])
         else:
             picture = images.picture(number)
         if not self._shape:

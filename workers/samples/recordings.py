@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from workers.samples import recorded
+from workers.samples import datasets
 from workers.samples.material import sounds
 from workers.samples.values import filled, told
 from workers.sources.errors import export_error
@@ -72,7 +72,7 @@ class Recordings:
         shape = self._shapes[self._name][1:]
         if self._given:
             file = self._given[number % len(self._given)]
-            found = self._extracted(recorded.sound(file, self._rate, self._seconds))
+            found = self._extracted(datasets.sound(file, self._rate, self._seconds))
         else:
             found = self._heard(number, filled(number, round(self._seconds * 1000)) / 1000)
         made = np.asarray(found[self._name], np.float32)[0]

@@ -17,9 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from workers.samples import datasets, processors, signals
-from workers.samples.datasets import IMAGES, SOUNDS, TENSORS, Dataset
+from workers.samples.datasets import IMAGES, SOUNDS, TENSORS, Dataset, picture, sound
 from workers.samples.processors import Real
-from workers.samples.recorded import picture, sound
 from workers.samples.values import told
 from workers.session import Port
 

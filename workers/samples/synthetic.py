@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from workers.samples import quantities, signals, values
+from workers.samples import signals, values
 from workers.samples.values import Asked, filled, told
 from workers.session import Port
 from workers.sources.errors import quantize_error
@@ -183,14 +183,14 @@ def by_shape(asked: Asked) -> Any:
     if asked.kind.kind == "b":
         return values.mask(asked)
     if signals.is_picture(asked.shape) and (asked.floats or asked.kind == np.uint8):
-        return quantities.pixels(asked)
+        return values.pixels(asked)
     if not asked.floats:
         return values.tokens(asked)
     if len(asked.shape) >= 2 and asked.width >= 4000:
-        return quantities.wave(asked)
+        return values.wave(asked)
     if len(asked.shape) == 3 and {40, 64, 80, 128} & set(asked.shape[1:]) and asked.shape[1] >= 32:
-        return quantities.mel(asked)
-    return quantities.normal(asked)
+        return values.mel(asked)
+    return values.normal(asked)
 
 
 _RULES: tuple[tuple[str, Make, bool | None, int], ...] = (
@@ -204,28 +204,28 @@ _RULES: tuple[tuple[str, Make, bool | None, int], ...] = (
     ("token_type|segment", values.types, False, 1),
     ("^langs$", values.languages, False, 1),
     ("timesteps$", values.count, None, 2),
-    ("timesteps?$", quantities.time, None, 0),
+    ("timesteps?$", values.time, None, 0),
     ("position_ids$|cache_position$|^positions?$", values.count, False, 1),
-    ("bbox$|boxes$|visual_pos$", quantities.boxes, None, 2),
-    ("input_points$|point_coords$", quantities.points, True, 2),
-    ("input_labels$|point_labels$", quantities.marks, None, 1),
-    ("^sr$|sampl(e|ing)_rate$", quantities.rate, None, 0),
+    ("bbox$|boxes$|visual_pos$", values.boxes, None, 2),
+    ("input_points$|point_coords$", values.points, True, 2),
+    ("input_labels$|point_labels$", values.marks, None, 1),
+    ("^sr$|sampl(e|ing)_rate$", values.rate, None, 0),
     ("audio_codes$", values.codes, False, 2),
     ("^sid$|speaker_?id$", values.zeros, False, 0),
     ("(_ids|^ids|tokens|task_inputs|labels)$", values.tokens, False, 1),
-    ("flattened_patches$", quantities.patches, True, 3),
-    ("key_values|hidden|embed|latent|visual_feats|image_features", quantities.normal, True, 1),
-    ("(past|future)_values$", quantities.series, True, 2),
-    ("time_features$", quantities.moments, True, 3),
-    ("returns_to_go$", quantities.returns, True, 2),
-    ("actions?$", quantities.actions, True, 2),
-    ("^states$|^obs", quantities.states, True, 2),
-    ("state$|^[hc]_?[0n]?$|cache$|memory$", quantities.recurrent, True, 2),
-    ("depth$", quantities.depth, True, 3),
-    ("^noise$", quantities.even, True, 2),
-    ("noise_sequence$", quantities.normal, True, 2),
-    ("^(scales?|speed|temperature|scale_factor)$", quantities.near_one, True, 0),
-    ("input_values$|audio|^wav|speech|signal$|^pcm", quantities.sound, True, 2),
-    ("input_features$|mel|fbank|spectrogram|^feats?$", quantities.mel, True, 3),
-    ("pixel|image|img|frames?$|video|picture", quantities.pixels, None, 3),
+    ("flattened_patches$", values.patches, True, 3),
+    ("key_values|hidden|embed|latent|visual_feats|image_features", values.normal, True, 1),
+    ("(past|future)_values$", values.series, True, 2),
+    ("time_features$", values.moments, True, 3),
+    ("returns_to_go$", values.returns, True, 2),
+    ("actions?$", values.actions, True, 2),
+    ("^states$|^obs", values.states, True, 2),
+    ("state$|^[hc]_?[0n]?$|cache$|memory$", values.recurrent, True, 2),
+    ("depth$", values.depth, True, 3),
+    ("^noise$", values.even, True, 2),
+    ("noise_sequence$", values.normal, True, 2),
+    ("^(scales?|speed|temperature|scale_factor)$", values.near_one, True, 0),
+    ("input_values$|audio|^wav|speech|signal$|^pcm", values.sound, True, 2),
+    ("input_features$|mel|fbank|spectrogram|^feats?$", values.mel, True, 3),
+    ("pixel|image|img|frames?$|video|picture", values.pixels, None, 3),
 )  # fmt: skip

@@ -13,10 +13,10 @@ from typing import Any
 from machine.files import read_json
 from matrix.model import SourceKind
 from workers.engine import Request
-from workers.sources import checkpoint, tiny
+from workers.sources import checkpoint
 from workers.sources.checkpoint import Checkpoint
 from workers.sources.errors import export_error, failing, listed, unsupported
-from workers.sources.source import allowed, refuse_kernels
+from workers.sources.source import allowed, configuration, configured, refuse_kernels
 
 
 def skeleton(config: Any, task: str) -> Any:
@@ -60,9 +60,9 @@ def read_config(folder: Path, *, remote_code: bool = False) -> Any:
 def _random(source: Mapping[str, Any], task: str) -> Any:
     import torch
 
-    values = tiny.configuration(source)
+    values = configuration(source)
     refuse_kernels(values, source["ref"])
-    config = _without_kernels(tiny.made(source["ref"], values))
+    config = _without_kernels(configured(source["ref"], values))
     check_supported(config.model_type, task)
     seed_everything(int(source.get("seed") or 0))
     threads = torch.get_num_threads()

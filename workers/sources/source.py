@@ -1,8 +1,13 @@
-"""The source of a model's weights: what identifies it, and how to get its files."""
+"""The source of a model's weights: what identifies it, and how to get its files.
+
+A random model has a configuration in place of files; those of the zoo are Transformers' own, made
+tiny: `matrix/data/zoo.toml` has the sizes by name, and what single architectures need besides.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import copy
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -11,12 +16,12 @@ from typing import Any
 from machine.files import hash_file, read_json
 from matrix.digest import FileEntry, files_digest, value_digest
 from matrix.model import SourceKind
+from matrix.zoo import TINY, tables
 from workers.engine import Request
 from workers.sources import hub
 from workers.sources import ready_files as ready
 from workers.sources.errors import export_error, failing
 from workers.sources.links import own_file, refuse_foreign
-from workers.sources.tiny import configuration
 from workers.sources.weights import check_complete, float_bytes, matching, patterns
 
 
@@ -150,3 +155,72 @@ def entry(folder: Path, name: str) -> FileEntry:
         if key not in _hashed:
             _hashed[key] = hash_file(file)[0]
     return FileEntry(name, stat.st_size, _hashed[key])
+
+
+_TOKENS = ("_token_id", "_token_index")
+
+
+def configuration(source: Mapping[str, Any]) -> dict[str, Any]:
+    """What a random source says of its configuration."""
+    own = copy.deepcopy(dict(source.get("config") or {}))
+    task = own.pop(TINY, None)
+    if task is None:
+        return own
+    known = tables()
+    sizes = {**known["sizes"], **known["task"].get(task, {})}
+    return _merged(dict(_small(configured(source["ref"], own), sizes, known["lists"])), own)
+
+
+def configured(architecture: str, values: Mapping[str, Any]) -> Any:
+    """The configuration of Transformers with these values."""
+    from transformers import AutoConfig
+
+    # A copy: Transformers takes nested configurations apart.
+    config = copy.deepcopy(dict(values))
+    if "backbone_config" in config:
+        config.setdefault("backbone", None)  # many name one by default, and TOML has no null
+    what = f"'{architecture}' with this config is not a Transformers architecture"
+    hint = "correct architecture or config in the catalog"
+    with failing(export_error, what, hint, ValueError, TypeError, KeyError):
+        return AutoConfig.for_model(architecture, **config)
+
+
+def _whole(value: Any) -> bool:
+    """Whether a value is a configuration of its own, which replaces the default."""
+    return isinstance(value, dict) and "model_type" in value
+
+
+def _small(
+    config: Any, sizes: Mapping[str, Any], lists: Mapping[str, Any]
+) -> Iterator[tuple[str, Any]]:
+    vocabulary = min(_vocabulary(config), sizes["vocab_size"])
+    spare = 2
+    for name, value in sorted(vars(config).items()):
+        if hasattr(value, "to_diff_dict"):
+            if inner := dict(_small(value, sizes, lists)):
+                yield name, inner
+        elif isinstance(value, list | tuple):
+            if name in lists and list(value) != lists[name]:
+                yield name, lists[name]
+        elif isinstance(value, bool) or not isinstance(value, int | float):
+            continue
+        elif name.endswith(_TOKENS) and vocabulary and value >= vocabulary:
+            yield name, spare
+            spare += 1
+        elif name in sizes and (value > sizes[name] or isinstance(value, float)):
+            yield name, sizes[name]
+
+
+def _vocabulary(config: Any) -> int:
+    text = getattr(config, "text_config", None)
+    return getattr(config, "vocab_size", None) or getattr(text, "vocab_size", None) or 0
+
+
+def _merged(small: dict[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    for name, value in own.items():
+        inner = small.get(name)
+        if isinstance(value, dict) and isinstance(inner, dict) and not _whole(value):
+            small[name] = _merged(inner, value)
+        else:
+            small[name] = value
+    return small

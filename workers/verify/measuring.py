@@ -5,12 +5,13 @@ Equal bytes run once on a runtime: what was measured is noted in the store.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from machine.files import hash_file
-from matrix.digest import ENDS
+from matrix.digest import ENDS, value_digest
 from workers import code
 from workers.build.claim import Claim
 from workers.compile.check import SHARED, VIRTUAL
@@ -19,6 +20,7 @@ from workers.composition import split
 from workers.host.watch import Watching
 from workers.runtimes.pool import STAGE, Runtimes
 from workers.runtimes.runtime import Missing, Runtime
+from workers.store import Store
 from workers.verify.ladder.observed import Observed, RuntimeRun
 from workers.verify.ladder.reference import (
     GENERATED,
@@ -31,7 +33,39 @@ from workers.verify.ladder.reference import (
     stored,
 )
 from workers.verify.ladder.subject import Subject
-from workers.verify.notes import Notes
+
+
+@dataclass(slots=True)
+class Notes:
+    """Earlier results for equal bytes; new results are kept if the package passes."""
+
+    store: Store
+    again: bool = False
+    """Examine what has a note too."""
+    fresh: list[tuple[str, str, Json]] = field(default_factory=list)
+
+    def find(
+        self,
+        kind: str,
+        basis: Json,
+        examine: Callable[[], Json],
+        whole: Callable[[Json], bool] = lambda _found: True,
+    ) -> Json:
+        """The note of a basis, else the result of examining; `whole`: whether it may be kept."""
+        key = value_digest(basis)
+        note = None if self.again else self.store.notes.read(kind, key)
+        if note:
+            return dict(note)
+        found = examine()
+        if whole(found):
+            self.fresh.append((kind, key, found))
+        return found
+
+    def keep(self) -> None:
+        """Write the new results."""
+        for kind, key, found in self.fresh:
+            self.store.notes.write(kind, key, found)
+
 
 MEASURED = "measured"
 """The kind of note that keeps measurements."""

@@ -17,10 +17,9 @@ from matrix.digest import BUILD_RECORD, LocalFile
 from matrix.status import FailureClass
 from matrix.verification import RUNGS
 from workers import code
-from workers.build.built import Built
+from workers.build.built import Built, Rung
 from workers.build.claim import Claim
 from workers.build.package import compact_bytes, write_record
-from workers.build.stages import Rung
 from workers.errors import BuildFailed, CorruptBlob
 from workers.host.watch import UNWATCHED, Watching
 from workers.runtimes.pool import STAGE, Runtimes
@@ -29,8 +28,7 @@ from workers.verify.ladder.observed import Observed
 from workers.verify.ladder.reference import Exported
 from workers.verify.ladder.rungs import climb, damaged
 from workers.verify.ladder.subject import Subject
-from workers.verify.measuring import Measuring
-from workers.verify.notes import Notes
+from workers.verify.measuring import Measuring, Notes
 
 INSPECTED = "inspected"
 """The kind of note that keeps what inspection found."""

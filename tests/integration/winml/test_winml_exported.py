@@ -30,9 +30,10 @@ pytestmark = [pytest.mark.winml, pytest.mark.timeout(900)]
 DAMAGED = """
 import onnx
 from onnx import numpy_helper
-from workers.winml_engine import WinmlEngine, originals
+from workers.winml_engine import WinmlEngine
+from workers.winml_engine import export
 
-compare = originals.compare
+compare = export.compare
 
 
 def damaged(job, parts, temp):
@@ -47,7 +48,7 @@ def damaged(job, parts, temp):
 
 class Damaged(WinmlEngine):
     def run(self, job):
-        originals.compare = damaged
+        export.compare = damaged
         return super().run(job)
 """
 """Its exporter makes a weight a tenth larger."""

@@ -9,7 +9,7 @@ import pytest
 from tests.fakes.engine import SITE
 from workers.errors import EngineNotFound
 from workers.host.engines import find_engine, installed_engines
-from workers.host.spec import child_environment
+from workers.host.process import child_environment
 
 
 @pytest.fixture(autouse=True)

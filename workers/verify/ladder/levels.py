@@ -10,7 +10,7 @@ from matrix.codec import from_json
 from matrix.errors import UsageError
 from matrix.nearest import hint, quote
 from matrix.verification import EP, RUNGS, TAKEN
-from workers.build.stages import Rung
+from workers.build.built import Rung
 from workers.verify.ladder.observed import took
 from workers.verify.ladder.proof import OLD, proof_of
 

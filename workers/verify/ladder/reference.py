@@ -22,7 +22,7 @@ from matrix.digest import (
     value_digest,
 )
 from workers import code, generation
-from workers.build.judged import FOR_OUTPUTS, most_bytes
+from workers.build.package import FOR_OUTPUTS, most_bytes
 from workers.errors import CorruptBlob
 from workers.host.watch import Watching
 from workers.runtimes.pool import STAGE, Runtimes

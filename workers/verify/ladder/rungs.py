@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from workers.build.built import Rung
 from workers.build.claim import Claim
-from workers.build.stages import Rung
 from workers.runtimes.runtime import AGAIN, PREFER
 from workers.verify.ladder import parity, policy, samples
 from workers.verify.ladder.observed import (

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from flows.compile.written import Written, result_lines, result_to_json
 from flows.observe.evidence import opening_of
-from workers.build.stages import Rung
+from workers.build.built import Rung
 from workers.compile.check import Checked, Opening
 from workers.compile.files import Compiled
 

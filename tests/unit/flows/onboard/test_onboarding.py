@@ -25,7 +25,7 @@ from matrix.model import PRIORITIES, Model, Source, SourceKind
 from matrix.status import FailureClass
 from tests.onboarding.records import COMPARED, ENTRY, record, written
 from tests.plans.cells import make_cell
-from workers.build.stages import Rung
+from workers.build.built import Rung
 from workers.errors import BuildFailed
 from workers.host.watch import Watching
 

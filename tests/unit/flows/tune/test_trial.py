@@ -10,7 +10,7 @@ from matrix.status import FailureClass
 from matrix.trials import SessionKind, TuningStatus, Verdict
 from tests.measuring.runtimes import always, crash
 from tests.tunings.fakes import Play, hypothesis, step, trial
-from workers.build.stages import Rung
+from workers.build.built import Rung
 from workers.errors import BuildFailed
 
 

@@ -13,7 +13,7 @@ from matrix.status import FailureClass
 from matrix.trials import Phase, SessionKind, TuningStatus, Verdict
 from tests.measuring.runtimes import NPU, crash
 from tests.tunings.fakes import PROTOCOL, FakeMaker, Play, hypothesis, step, trial
-from workers.build.stages import Rung
+from workers.build.built import Rung
 from workers.errors import BuildFailed
 from workers.measure.verdict import judge
 

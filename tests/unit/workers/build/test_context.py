@@ -13,10 +13,10 @@ from matrix.model import Cell
 from matrix.selector import Selection
 from matrix.status import FailureClass
 from tests.plans.models import a_model, plan_of, plan_options
+from workers.build.built import StageRun
 from workers.build.context import members_of, placed, share
 from workers.build.graph import StageResults, StageTask, walk
 from workers.build.package import build_record
-from workers.build.stages import StageRun
 from workers.compile.stage import ALONE
 from workers.engine import SOURCE, BuildPlan, StageSpec
 from workers.errors import BuildFailed

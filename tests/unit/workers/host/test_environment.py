@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from workers.host.spec import child_environment, mask
+from workers.host.process import child_environment, mask
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from onnx import helper
 from tests.engines import graphs
 from tests.engines.graphs import ROWS, outputs
 from workers.engine import StageError
-from workers.optimum_engine import int4, int4_nodes
+from workers.optimum_engine import int4
 from workers.sources import model_file, onnx_graph
 
 SIZE = 32
@@ -139,4 +139,4 @@ def test_blocks_are_as_near_as_their_steps_allow() -> None:
         zero = np.full_like(numbers, 8) if zeros is None else np.repeat(zeros, SIZE, axis=0)
         restored = (numbers.astype(np.float32) - zero) * np.repeat(scales, SIZE, axis=0)
         assert np.abs(restored - matrix).max() <= scales.max() * 0.51
-    assert int4_nodes.packed(np.array([1, 2, 3], np.uint8)).tolist() == [0x21, 0x03]
+    assert int4.packed(np.array([1, 2, 3], np.uint8)).tolist() == [0x21, 0x03]

@@ -10,7 +10,7 @@ from onnx import helper
 
 from tests.engines import graphs
 from tests.engines.graphs import outputs
-from workers.optimum_engine import transposed
+from workers.optimum_engine import tracing
 from workers.sources import model_file, onnx_graph
 
 
@@ -28,11 +28,11 @@ def test_transposed_weights_are_transposed_in_files(tmp_path: Path, shared: bool
         ]
     model = graphs.model(nodes, {"w": weight})
     expected = outputs(model)
-    assert transposed.fold(model, tmp_path) == 1
+    assert tracing.fold_transposes(model, tmp_path) == 1
     assert "Transpose" not in onnx_graph.operators(model)
     model_file.save(model, tmp_path / "out", tmp_path)
     made = model_file.load(tmp_path / "out" / "model.onnx")
     names = {tensor.name for tensor in made.graph.initializer}
     assert names == ({"w", "turned"} if shared else {"turned"})
     assert (outputs(made) == expected).all()
-    assert transposed.fold(model, tmp_path) == 0
+    assert tracing.fold_transposes(model, tmp_path) == 0

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from workers.engine import StageError
-from workers.samples import datasets, recorded, signals
+from workers.samples import datasets, signals
 from workers.samples.sources import Maker, kind_of, sizes_of, stated
 from workers.session import Port
 
@@ -253,12 +253,12 @@ def test_the_weakest_content_is_the_kind() -> None:
 
 def test_sounds_are_read_at_the_rate_that_is_asked_for(tmp_path: Path) -> None:
     file = sounds(tmp_path / "sounds", 1) / "0.wav"
-    found = recorded.sound(file, 16000, 0.5)
+    found = datasets.sound(file, 16000, 0.5)
     assert found.shape == (8000,)
     assert np.allclose(found, 1000 / 32768)
     (tmp_path / "a.wav").write_bytes(b"RIFF")
     with pytest.raises(StageError, match=r"a\.wav in the dataset cannot be read as a sound"):
-        recorded.sound(tmp_path / "a.wav", 16000, 1.0)
+        datasets.sound(tmp_path / "a.wav", 16000, 1.0)
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from workers.winml_engine import cache
-from workers.winml_engine.cache import KEPT, Analysis, Cache, model_digest
+from workers.winml_engine import optimize
+from workers.winml_engine.optimize import KEPT, Analysis, Cache, model_digest
 
 
 class Tools:
@@ -33,8 +33,8 @@ class Tools:
 @pytest.fixture
 def tools(monkeypatch: pytest.MonkeyPatch) -> Tools:
     found = Tools()
-    monkeypatch.setattr(cache, "transform", found.transform)
-    monkeypatch.setattr(cache, "analyze", found.analyze)
+    monkeypatch.setattr(optimize, "transform", found.transform)
+    monkeypatch.setattr(optimize, "analyze", found.analyze)
     return found
 
 
@@ -126,7 +126,7 @@ def test_a_failed_optimization_is_not_cached(
 
     cached = caches.of(export(tmp_path, "a"))
     with monkeypatch.context() as patch:
-        patch.setattr(cache, "transform", fail)
+        patch.setattr(optimize, "transform", fail)
         with pytest.raises(RuntimeError):
             cached.optimized(tmp_path / "model.onnx", {})
     assert cached.optimized(tmp_path / "model.onnx", {}).is_file()
