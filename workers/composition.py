@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePosixPath
 
 from machine.files import read_json
-from workers.codec import from_json
+from workers.engine import from_json
 
 FILE = "composition.json"
 SCHEMA = 1

@@ -8,8 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from tests.fakes.engine import fake_spec, install
-from workers import codec
-from workers.engine import BuildPlan, Engine, Request, StageError, StageJob, StageReport
+from workers.engine import (
+    BuildPlan,
+    Engine,
+    Request,
+    StageError,
+    StageJob,
+    StageReport,
+    from_json,
+    to_json,
+)
 from workers.errors import BuildFailed, failure_of
 from workers.host.client import EngineHost
 from workers.host.watch import UNWATCHED, Watching
@@ -45,7 +53,7 @@ class InProcessHost(EngineHost):
             plan = self.engine.plan(request)
         except StageError as error:
             raise BuildFailed(failure_of(error.failure), "plan", str(error)) from error
-        return codec.from_json(codec.to_json(plan), BuildPlan)
+        return from_json(to_json(plan), BuildPlan)
 
     def run(self, job: StageJob, watching: Watching = UNWATCHED) -> StageReport:
         self.ran.append(f"{job.stage} {job.component}".strip())

@@ -15,14 +15,14 @@ from onnx import helper
 from tests.engines import graphs
 from tests.engines.sources import make_request
 from workers.engine import StageError, StageJob
-from workers.optimum_engine import OptimumEngine, layout, rewrites
+from workers.optimum_engine import OptimumEngine, engine, rewrites
 from workers.samples import files
 from workers.samples.parts import PARTS
 from workers.sources import model_file
 
 pytestmark = pytest.mark.engine
 
-EVERY = list(layout.STEPS)
+EVERY = list(engine.STEPS)
 UNEVEN = np.logspace(0, -4, 16).astype(np.float32)
 """Columns of these sizes cannot share one scale of eight bits."""
 EVEN = np.full_like(UNEVEN, 0.5)

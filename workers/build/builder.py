@@ -14,7 +14,6 @@ from machine.scratch import Scratch, sweep_dead
 from matrix.digest import value_digest
 from matrix.model import Cell
 from matrix.status import FailureClass
-from workers import codec
 from workers.build import package
 from workers.build.budgets import BuildSpace, DiskBudget, MemoryBudget, NoSpaceNow
 from workers.build.built import Built
@@ -26,7 +25,7 @@ from workers.build.origin import Begun, Fetch, begin
 from workers.build.request import request_for
 from workers.build.stage_runner import Expectation, LookUp, Member, StageRunner, os_failure
 from workers.compile.stage import ALONE, CompileStage, portable_stage
-from workers.engine import BuildPlan, Request
+from workers.engine import BuildPlan, Request, to_json
 from workers.errors import BuildFailed, CorruptBlob, KnownFailures
 from workers.host.client import EngineHost
 from workers.host.watch import UNWATCHED, Watching
@@ -260,7 +259,7 @@ class Builder:
 
     def _plan(self, request: Request, watching: Watching) -> BuildPlan:
         """The engine's stages; it is asked once per distinct request of a model."""
-        key = value_digest(codec.to_json(request))
+        key = value_digest(to_json(request))
         if key not in self._plans:
             self._plans[key] = self.host.plan(request, watching)
         return self._plans[key]

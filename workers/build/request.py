@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from matrix.model import Cell, SourceKind, Target
-from workers.codec import to_json
-from workers.engine import Request
+from workers.engine import Request, to_json
 
 _NO_INPUT = {"default", "asked", "notices"}
 """Fields of a policy that say how it came about; they change no byte."""

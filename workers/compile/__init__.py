@@ -14,6 +14,6 @@ never writes into a binary that somebody has open, and a context model that is m
 last always finds its own.
 
 `devices` chooses the runtime of a profile and says what a result depends on. `group` compiles, for
-`stage` (packages) as for `files` (plain ONNX files into a folder). `contexts` (in the checker's
-process) tells what a context model refers to.
+`stage` (packages) as for `files` (plain ONNX files into a folder). What a context model refers to
+is read in the checker's process.
 """

@@ -10,5 +10,5 @@ The child loads what takes seconds to import (torch, onnx, a vendor's runtime) o
 of it: a crash, a hang, a flood of output or a full memory costs one request and is classified by
 the owner. The child lives no longer than its owner: end of file on its pipe ends it at once.
 
-`child`, `service` and `codec` run inside foreign interpreters: standard library only there.
+`child` and `service` run inside foreign interpreters: standard library only there.
 """

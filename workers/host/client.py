@@ -15,8 +15,7 @@ from typing import Any
 from machine.files import remove_tree, unlink
 from machine.scratch import Scratch, sweep_dead
 from matrix.status import FailureClass
-from workers import codec
-from workers.engine import BuildPlan, Request, StageJob, StageReport
+from workers.engine import BuildPlan, Request, StageJob, StageReport, from_json, to_json
 from workers.errors import BuildFailed, failure_of
 from workers.host.process import (
     NEEDED_CREDENTIAL,
@@ -172,12 +171,12 @@ class EngineHost(Host):
     def plan(self, request: Request, watching: Watching = UNWATCHED) -> BuildPlan:
         """The stages of a cell, within the limit of a plan."""
         limited = replace(watching, timeout=self.limits.plan_timeout)
-        return codec.from_json(self.call("plan", codec.to_json(request), limited).result, BuildPlan)
+        return from_json(self.call("plan", to_json(request), limited).result, BuildPlan)
 
     def run(self, job: StageJob, watching: Watching = UNWATCHED) -> StageReport:
         """Run one stage; what it took is added to the report's `info`."""
-        reply = self.call("run", codec.to_json(job), watching, stage=job.stage)
-        report = codec.from_json(reply.result, StageReport)
+        reply = self.call("run", to_json(job), watching, stage=job.stage)
+        report = from_json(reply.result, StageReport)
         info = {"peak_memory": reply.peak_memory, "seconds": reply.seconds}
         return StageReport(report.facts, {**report.info, **info})
 

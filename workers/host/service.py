@@ -8,8 +8,7 @@ from dataclasses import replace
 from importlib import metadata
 from typing import Any
 
-from workers import codec
-from workers.engine import Engine, Request, StageJob
+from workers.engine import Engine, Request, StageJob, from_json, to_json
 
 
 class EngineService:
@@ -23,10 +22,10 @@ class EngineService:
         if op == "tools":
             return dict(self._engine.tools())
         if op == "plan":
-            return codec.to_json(self._engine.plan(codec.from_json(args, Request)))
+            return to_json(self._engine.plan(from_json(args, Request)))
         if op == "run":
-            job = replace(codec.from_json(args, StageJob), progress=progress)
-            return codec.to_json(self._engine.run(job))
+            job = replace(from_json(args, StageJob), progress=progress)
+            return to_json(self._engine.run(job))
         if op == "environment":
             return environment()
         raise ValueError(f"an engine has no operation {op!r}")

@@ -13,7 +13,6 @@ from workers.composition import Composition
 from workers.engine import StageError, StageJob
 from workers.optimum_engine import components
 from workers.optimum_engine.architectures import shapes
-from workers.optimum_engine.layout import SHAPES
 from workers.samples import loops, stage, synthetic
 from workers.samples.sources import Maker, Sample, Signature, Sizes
 from workers.sources import load, model_file, runtime
@@ -85,7 +84,7 @@ def _dummies(part: Any, wanted: Signature, sizes: Sizes) -> Sample:
     """What Optimum generates, under the names of the graph."""
     import numpy as np
 
-    known = {name: size for name, size in sizes.items() if name in SHAPES}
+    known = {name: size for name, size in sizes.items() if name in shapes.SHAPES}
     try:
         if hasattr(part, "settle"):
             part.settle(wanted)

@@ -14,8 +14,8 @@ from typing import Any
 
 from matrix.verification import Limit
 from workers import generation
-from workers.codec import from_json
 from workers.composition import Composition
+from workers.engine import from_json
 from workers.generation import Graph
 from workers.numerics.compare import compare
 from workers.numerics.kept import from_arrays, keep, to_arrays

@@ -8,7 +8,7 @@ link: its path is what the user typed. A pipe or a device has no end, and may ne
 
 from __future__ import annotations
 
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from machine.files import is_link
 from workers.sources.errors import export_error
@@ -46,4 +46,12 @@ def _is_blob(path: Path) -> bool:
         blobs.name == "blobs"
         and blobs.parent.parent == Path(HF_HUB_CACHE).resolve()
         and path.parent.resolve().is_relative_to(blobs.parent / "snapshots")
+    )
+
+
+def leads_out(path: str) -> bool:
+    """Whether a relative path leaves its folder, on any system."""
+    posix, windows = PurePosixPath(path), PureWindowsPath(path)
+    return bool(
+        posix.is_absolute() or windows.is_absolute() or windows.drive or ".." in windows.parts
     )

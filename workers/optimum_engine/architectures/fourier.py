@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from workers.optimum_engine.architectures.methods import replacing
+from workers.optimum_engine.architectures.patches import replacing
 
 
 def transform(_layer: Any, states: Any) -> tuple[Any]:

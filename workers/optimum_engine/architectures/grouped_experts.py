@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from workers.optimum_engine.architectures.methods import replacing
+from workers.optimum_engine.architectures.patches import replacing
 
 
 def _routes(logits: Any, count: int) -> tuple[Any, Any]:

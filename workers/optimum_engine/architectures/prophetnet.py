@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from workers.optimum_engine.architectures.methods import replacing
 from workers.optimum_engine.architectures.patched import patched
+from workers.optimum_engine.architectures.patches import replacing
 
 
 def bias(length: int, streams: int, _device: Any, dtype: Any) -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from workers.optimum_engine.architectures.methods import replacing
+from workers.optimum_engine.architectures.patches import replacing
 
 
 def scan(layer: Any, hidden_states: Any, recurrent_gate: Any, reset: Any, **more: Any) -> Any:

@@ -12,6 +12,12 @@ from workers.samples import synthetic
 from workers.sources import model_file, runtime
 from workers.sources.errors import quantize_error
 
+SHAPES = (
+    "batch_size", "sequence_length", "num_choices", "width", "height", "num_channels",
+    "point_batch_size", "nb_points_per_image", "visual_seq_length", "feature_size",
+    "nb_max_frames", "audio_sequence_length", "past_sequence_length",
+)  # fmt: skip
+"""The shape names of Optimum's dummy input generators, and the size of a decoder's cache."""
 SEQUENCE = 128
 """Tokens of a text input unless the catalog says otherwise or the model takes fewer."""
 

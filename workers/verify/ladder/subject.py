@@ -24,9 +24,9 @@ from matrix.status import FailureClass
 from workers import composition
 from workers.build.built import Built
 from workers.build.claim import Claim
-from workers.compile.contexts import leads_out
 from workers.composition import Composition, plain, split
 from workers.errors import BuildFailed
+from workers.sources.links import leads_out
 from workers.store import Store
 
 Place = Callable[[Path], None]

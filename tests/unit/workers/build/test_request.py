@@ -7,9 +7,8 @@ from dataclasses import replace
 import pytest
 
 from tests.plans.cells import make_cell
-from workers import codec
 from workers.build.request import request_for
-from workers.engine import Request
+from workers.engine import Request, from_json, to_json
 
 
 @pytest.mark.parametrize(("entry", "flag"), list(itertools.product([False, True], repeat=2)))
@@ -28,8 +27,8 @@ def test_one_permission_does_not_give_the_other() -> None:
 
 def test_a_request_is_plain_json_and_survives_the_pipe() -> None:
     request = request_for(make_cell(size=7))
-    wire = json.loads(json.dumps(codec.to_json(request)))
-    assert codec.from_json(wire, Request) == request
+    wire = json.loads(json.dumps(to_json(request)))
+    assert from_json(wire, Request) == request
     assert request.model["source"]["config"] == {"size": 7}
 
 

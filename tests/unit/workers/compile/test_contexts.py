@@ -9,7 +9,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from workers.compile.contexts import read_contexts
+from workers.verify.checker import read_contexts
 
 
 def wrapper(

@@ -13,13 +13,13 @@ from onnx import helper
 
 from tests.engines import graphs
 from workers.numerics.compare import MOST_DB
-from workers.optimum_engine import attempts, layout, losses
+from workers.optimum_engine import attempts, engine, losses
 from workers.optimum_engine.attempts import ASKED, Attempt, Ranking, search, told
 from workers.optimum_engine.label import Sizes
 from workers.optimum_engine.losses import Distance
 from workers.optimum_engine.qdq import Settings
 
-ALL = tuple(layout.STEPS)
+ALL = tuple(engine.STEPS)
 FIRST = Settings("w8a16")
 NONE = Sizes({}, {})
 OPERATORS = ["a", "b", "c", "d", "e", "f", "g", "h"]

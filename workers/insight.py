@@ -1,8 +1,13 @@
-"""Counts operators and open dimensions of a model file, and the candidates of passes.
+"""Facts about the graph of a model, from which a tuning decides what is worth trying.
+
+Counts operators and open dimensions of a model file, and finds the candidates of passes, each with
+the names of nodes as evidence. It runs in the host process that inspects models
+(`workers.verify.checker`), where onnx is imported. What is known of a whole model, its session and
+its trace, is put together in `flows.tune.insight`.
 
 A candidate is a place that a pass could rewrite, by the names of `matrix.vocabulary`: a hint about
 what to try, no promise that the pass takes it. ONNX Runtime's own patterns are stricter, and differ
-from version to version.
+from version to version; for its CPU they are others than for the providers that are tuned.
 """
 
 from __future__ import annotations

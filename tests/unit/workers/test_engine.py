@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from workers import codec
-from workers.engine import BuildPlan, Request, StageJob, StageReport, StageSpec
+from workers.engine import BuildPlan, Request, StageJob, StageReport, StageSpec, from_json, to_json
 
 REQUEST = Request(
     {"id": "a/b", "source": {"config": {"layers": [1]}}}, {"label": "x"}, {"opset": 1}
@@ -29,18 +28,18 @@ REQUEST = Request(
     ],
 )
 def test_a_value_arrives_as_it_was_sent(value: object) -> None:
-    wire = json.loads(json.dumps(codec.to_json(value)))
-    assert codec.from_json(wire, type(value)) == value
+    wire = json.loads(json.dumps(to_json(value)))
+    assert from_json(wire, type(value)) == value
 
 
 def test_a_job_arrives_without_its_progress() -> None:
     job = StageJob("export", {}, REQUEST, {"source": Path("in")}, Path("out"), progress=print)
-    wire = codec.to_json(job)
+    wire = to_json(job)
     assert "progress" not in json.loads(json.dumps(wire))
-    arrived = codec.from_json(wire, StageJob)
+    arrived = from_json(wire, StageJob)
     assert (arrived.inputs, arrived.out, arrived.request) == (job.inputs, job.out, REQUEST)
 
 
 def test_a_field_of_another_version_is_an_error() -> None:
     with pytest.raises((TypeError, KeyError)):
-        codec.from_json({**codec.to_json(REQUEST), "colour": "green"}, Request)
+        from_json({**to_json(REQUEST), "colour": "green"}, Request)
