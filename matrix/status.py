@@ -40,9 +40,13 @@ class Status(StrEnum):
         """Neither: a resume continues it."""
         return not (self.done or self.failed)
 
+    def unfinished(self, *, publish: bool) -> bool:
+        """Whether a run goes on with it; one that publishes, also with what is verified."""
+        return self.open or (publish and self is Status.VERIFIED)
+
 
 DONE = frozenset({Status.PUBLISHED, Status.UNCHANGED, Status.SKIPPED, Status.VERIFIED})
-"""`verified` is final only for a sweep that does not publish; the flows decide that."""
+"""`verified` is final only for a sweep that does not publish: see `Status.unfinished`."""
 
 FAILED = frozenset(
     {

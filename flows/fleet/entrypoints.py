@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextvars
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, nullcontext
 from datetime import date
@@ -46,15 +46,12 @@ from state.state import open_state
 _STOP_LIMIT = 20.0
 
 
-def _field(name: str) -> Any:
-    option = OPTIONS[name]
-    return (option.type, Field(default=option.default, description=option.help))
-
-
+_FIELDS: Mapping[str, Any] = {
+    one.name: (one.type, Field(default=one.default, description=one.help))
+    for one in map(OPTIONS.__getitem__, FORM)
+}
 SweepSettings: type[BaseModel] = create_model(
-    "SweepSettings",
-    __config__=ConfigDict(extra="forbid"),
-    **{name: _field(name) for name in FORM},
+    "SweepSettings", __config__=ConfigDict(extra="forbid"), **_FIELDS
 )
 """The form of the parent flow in Prefect, made from the settings."""
 

@@ -131,14 +131,11 @@ class Parent:
     def finish(self, sweep: Sweep) -> tuple[Summary, str | None]:
         """Index, summary and exit code."""
         info = sweep.info
-        if self.stop and self._begun_again(info.id):
+        # Somebody has begun another run of the sweep, which is not ours to finish.
+        if self.stop and any(self.state.events(info.id, self._leads_since, kind=Kind.BEGUN)):
             outcomes = self.state.outcomes(info.id, brief=True)
             return summarize(info.stamp, info.feed, outcomes, publish=info.publish), None
         return sweep.finish()
-
-    def _begun_again(self, sweep: int) -> bool:
-        """Whether somebody has begun another run of the sweep, which is not ours to finish."""
-        return any(self.state.events(sweep, self._leads_since, kind=Kind.BEGUN))
 
     def _demand(self, sweep: int, selected: frozenset[str] | None) -> dict[Words, int] | None:
         """Work to be leased, by what it needs; None: nothing is open at all."""

@@ -24,7 +24,7 @@ from flows.stop import Stop
 from flows.sweep.cancellation import CancellationWatch
 from flows.sweep.lifecycle import Sweep
 from flows.tune.leased import tuning_kind
-from matrix.needs import Words, from_text
+from matrix.needs import from_text
 from state.database import Patience
 from state.state import State, open_state
 
@@ -114,14 +114,11 @@ class FleetSlot:
         sweep.is_recorded(state.sweep(run.sweep))
         began, shown_at = state.last_event(run.sweep), self.flow_run
         display = Display(sweep, began, owners_here(), self.environ, flow_run=shown_at)
+        words = from_text(self.environ.get(WORDS)) or words_here(settings, [settings.engine])
         with (
             display if self.flow_run else nullcontext(),
-            open_slots(sweep, 1, self._words(settings)) as (context, slots),
+            open_slots(sweep, 1, words) as (context, slots),
         ):
             context.closing = watch.closing
             context.tuning = run.tuning or {}
             run_slots(context, slots, usual if run.tuning is None else tuning_kind)
-
-    def _words(self, settings: Settings) -> Words:
-        told = from_text(self.environ.get(WORDS))
-        return told or words_here(settings, [settings.engine])

@@ -66,7 +66,8 @@ class BenchRun(LeasedRun):
         settings, state = self.sweep.settings, self.sweep.state
         version = str((one.detail or {}).get("same_as", one.version))
         self.lease.say(one.cell, "fetching the package to measure")
-        watching = self._watching(one)
+        log, say = self.context.log_of(one.cell), partial(self.lease.say, one.cell)
+        watching = Watching(settings.timeout, self.lease.gone, log, say)
         rules = watching.waits(WAITS * settings.timeout)
         with finding(settings, settings.threads, rules) as finder:
             subject = finder.published(one.package, version, Choice())
@@ -78,10 +79,6 @@ class BenchRun(LeasedRun):
                 found = self._benchmark(Driver(finder.runtimes, watching), subject)
         rows = rows_of(found, stamp=self.sweep.plan.stamp, cell=one.cell, tree=one.tree)
         state.measured(self.lease.lease, one.cell, _told(found), rows)
-
-    def _watching(self, one: Outcome) -> Watching:
-        log, say = self.context.log_of(one.cell), partial(self.lease.say, one.cell)
-        return Watching(self.sweep.settings.timeout, self.lease.gone, log, say)
 
     def _benchmark(self, driver: Driver, subject: Subject) -> Benchmark:
         found = benchmark(driver, subject, self.sweep.settings.protocol)

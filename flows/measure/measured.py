@@ -97,7 +97,7 @@ class Finder:
 
     def published(self, package: str, version: str, choice: Choice) -> Subject:
         """A version of the feed."""
-        folder = self._folder("pulled") / "package"
+        folder = self._opened.enter_context(self.store.scratch.borrow("pulled")) / "package"
         feed = Workspace(self.settings).open_feed()
         check = signature_check(self.settings)
         pull(feed, package, version, folder, room=self._reserve, signature=check)
@@ -178,9 +178,6 @@ class Finder:
             text = f"this machine only emulates the device: {found.name}"
             raise UsageError(text, hint="--emulated measures it, which says nothing of the device")
         return found
-
-    def _folder(self, name: str) -> Path:
-        return self._opened.enter_context(self.store.scratch.borrow(name))
 
 
 def _check_shapes(

@@ -18,7 +18,6 @@ from flows.stop import Stop
 from machine.background import Background
 from matrix.globs import matches
 from matrix.model import is_export
-from matrix.status import Status
 from state.errors import StateUnavailable
 from state.reading import StateReader
 from state.records import Event, Kind, SweepInfo
@@ -130,10 +129,6 @@ class StatusWatch(Follower):
         if not self._failed or (event.status is not None and event.status.failed):
             super()._show(event)
 
-    def _statuses(self) -> dict[str, Status]:
-        found = self._state.statuses(self._info.id)
-        return {cell: status for cell, status in found.items() if self.concerns(cell)}
-
     def follow(self, stop: Stop) -> None:
         """Return when no run of the sweep is left, or on a stop."""
         started = False
@@ -165,8 +160,9 @@ class StatusWatch(Follower):
 
     def _count(self) -> None:
         state, info = self._state, self._info
-        known = recorded_estimates(state, info.id)
-        self.progress = SweepProgress(self._statuses(), publish=info.publish, known=known)
+        known, every = recorded_estimates(state, info.id), state.statuses(info.id)
+        statuses = {cell: status for cell, status in every.items() if self.concerns(cell)}
+        self.progress = SweepProgress(statuses, publish=info.publish, known=known)
         why = unserved_of(state, info.id)
         self.progress.noticed[UNSERVED] = one_line(why.groups)
         self._flags = " --fleet" if why.fleet else ""

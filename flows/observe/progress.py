@@ -33,13 +33,12 @@ _BESIDE = frozenset({Status.VERIFIED, Status.PUBLISHING})
 """What happens to a cell while its slot builds the next."""
 
 
-def _unshown_line(problem: str) -> str:
-    return f"not shown in Prefect, the sweep continues: {problem}" if problem else ""
-
-
 _NOTICED: Mapping[str, Callable[..., str]] = {
-    CACHE: str, OUTAGE: str, UNSERVED: one_line, UNSHOWN: _unshown_line
-}  # fmt: skip
+    CACHE: str,
+    OUTAGE: str,
+    UNSERVED: one_line,
+    UNSHOWN: lambda why: f"not shown in Prefect, the sweep continues: {why}" if why else "",
+}
 """Notices that are shown: what cannot be used or reached, which cells no machine can do, and why
 Prefect does not show the run."""
 
@@ -156,9 +155,7 @@ class SweepProgress:
 
     def final(self, status: Status) -> bool:
         """Whether nothing more happens to a cell of this status in this sweep."""
-        if status is Status.VERIFIED:
-            return not self.publish
-        return status.done or status.failed or status is Status.CANCELLED
+        return status is Status.CANCELLED or not status.unfinished(publish=self.publish)
 
     @property
     def ended(self) -> int:

@@ -232,7 +232,7 @@ def summarize(
             marks[one.cell] = _mark(one, publish=publish)
         if one.status.failed:
             failed.append(one)
-        if one.status.open or (publish and one.status is Status.VERIFIED):
+        if one.status.unfinished(publish=publish):
             still_open[export] += 1
     measures = [bench for bench in benches if bench.cell in good]
     states = Counter(bench.state for bench in measures)
@@ -258,6 +258,6 @@ def _mark(one: Outcome, *, publish: bool) -> str:
         return str(one.failure or one.status)
     if one.status is Status.SKIPPED:
         return str(one.status)
-    if one.status.open or (publish and one.status is Status.VERIFIED):
+    if one.status.unfinished(publish=publish):
         return "open"
     return _SAME if one.status is Status.UNCHANGED else _GOOD

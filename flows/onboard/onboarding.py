@@ -80,6 +80,8 @@ class Onboarding:
         files.put(self.folder, files.PROBE, found)
         tiers, work = self._climb(plan, cells, settings)
         packages = tuple(one.package for one in work.done.values())
+        stuck = (f"{one.goal} {one.verdict}: {one.why}" for one in tiers if one.verdict in STUCK)
+        method = (*self.notes, *map(str, plan.notices), *stuck, *lacking_lines(found))
         text = draft(model, found, tiers, packages, today)
         if text:
             replace_file(self.folder / files.FINDING, masked(text).encode())
@@ -101,7 +103,7 @@ class Onboarding:
             effort=found.effort,
             goal=reached(tiers),
             tiers=tiers,
-            method=self._method(plan, found, tiers),
+            method=method or ("none",),
             settings={name: to_json(getattr(settings, name)) for name in CARRIED},
             files=listed(self.folder),
         )
@@ -167,10 +169,6 @@ class Onboarding:
         names = ", ".join(f"`{one}`" for one in extra)
         return f"{names} can be left out: every cell is planned in the same way without."
 
-    def _method(self, plan: Plan, found: Probe, tiers: tuple[Tier, ...]) -> tuple[str, ...]:
-        seen = [f"{one.goal} {one.verdict}: {one.why}" for one in tiers if one.verdict in STUCK]
-        return (*self.notes, *map(str, plan.notices), *seen, *lacking_lines(found)) or ("none",)
-
 
 @contextmanager
 def held(settings: Settings, folder: Path) -> Iterator[None]:
@@ -193,15 +191,13 @@ def held(settings: Settings, folder: Path) -> Iterator[None]:
 def cells_of(plan: Plan) -> list[Cell]:
     """The cells to build. What coverage refuses for every target is tried: only a build decides."""
     cells = [cell for cell in plan.cells() if not cell.skip]
-    cells = cells or [_tried(cell) for cell in plan.cells() if is_refused(cell.skip)]
+    for cell in plan.cells() if not cells else ():
+        if is_refused(cell.skip):
+            model = replace(cell.model, overrides=replace(cell.model.overrides, skip=None))
+            cells.append(replace(cell, skip=None, model=model))
     if not cells:
         raise UsageError("every cell of the entry is skipped", hint="see its `skip`")
     return cells
-
-
-def _tried(cell: Cell) -> Cell:
-    overrides = replace(cell.model.overrides, skip=None)
-    return replace(cell, skip=None, model=replace(cell.model, overrides=overrides))
 
 
 def with_level(settings: Settings, table: dict[str, Any]) -> Settings:

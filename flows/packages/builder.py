@@ -38,16 +38,10 @@ def open_builder(plan: Plan, settings: Settings, fetch: Fetch | None = None) -> 
     work.prepare()
     waiting_for(f"asking the engine {settings.engine}")
     with closing(Store(work.store)) as store:
-        cache = open_cache(settings, store, _tell_news)
+        cache = open_cache(settings, store, lambda news: tell(news) if news else None)
         builder, runtimes = builder_of(plan, settings, store, fetch=fetch, cache=cache)
         with closing(builder), closing(runtimes):
             yield builder
-
-
-def _tell_news(news: str) -> None:
-    """Of the cache; empty: it is used again."""
-    if news:
-        tell(news)
 
 
 def attester_of(settings: Settings, builder: Builder, runtimes: Runtimes) -> Attester:

@@ -102,9 +102,13 @@ def subject_of(settings: Settings, store: Store, folder: Path, export: Path | No
     target = Workspace(settings).targets().get(manifest["target"].get("label", ""))
     inner = folder / EXPORT
     given = export or (inner if inner.is_dir() else None)
+    # Without a folder, what the stage wrote for all components, if this machine's store has it.
+    stored = None if given else Part.stored(store, list(files_of_stage(store, manifest, EXPORT)))
     digest, size = hash_file(folder / MANIFEST)
     reference = record.get("reference", {})
-    files = [_entry(one) for one in (*manifest["files"], *reference.get("files", ()))]
+    # Packages of newer versions may say more of a file.
+    listed = (*manifest["files"], *reference.get("files", ()))
+    files = [FileEntry(one["path"], one["size"], one["sha256"]) for one in listed]
     refuse_unsafe(files, str(folder))
     try:
         claim = Claim.from_records(manifest, record, target)
@@ -116,7 +120,7 @@ def subject_of(settings: Settings, store: Store, folder: Path, export: Path | No
         files=(*files, FileEntry(MANIFEST, size, digest)),
         store=store,
         manifest=manifest,
-        export=_folder_part(given) if given else _stage_part(store, manifest, EXPORT),
+        export=_folder_part(given) if given else stored,
         reference=reference,
         named_export=export is not None,
         afresh=True,
@@ -138,11 +142,6 @@ def _folder_part(folder: Path) -> Part:
     return Part(files_digest(files), place)
 
 
-def _stage_part(store: Store, manifest: Mapping[str, Any], stage: str) -> Part | None:
-    """What a stage wrote for all components, if this machine's store has it."""
-    return Part.stored(store, list(files_of_stage(store, manifest, stage)))
-
-
 def _manifest(folder: Path) -> Mapping[str, Any]:
     try:
         return checked_manifest(read_json(folder / MANIFEST))
@@ -158,11 +157,6 @@ def build_record(folder: Path) -> Mapping[str, Any]:
         return {}
     except (OSError, ValueError) as error:
         raise _unreadable(folder / BUILD_RECORD, str(error)) from None
-
-
-def _entry(told: Mapping[str, Any]) -> FileEntry:
-    """Packages of newer versions may say more of a file."""
-    return FileEntry(told["path"], told["size"], told["sha256"])
 
 
 def _unreadable(path: Path, why: str) -> UsageError:

@@ -26,7 +26,11 @@ def crash_lost_runs(client: SyncPrefectClient) -> int:
     Works around Prefect (test_no_service_of_the_server_ends_lost_runs): it would always show
     them as running.
     """
-    lost = [run.id for run in _runs(client, _UNFINISHED) if any(map(_is_lost, run.tags))]
+    lost = [
+        run.id
+        for run in _runs(client, _UNFINISHED)
+        if any(tag.startswith(PROCESS) and owner_alive(tag) is False for tag in run.tags)
+    ]
     for run in lost:
         _crash(client, run)
     return len(lost)
@@ -41,10 +45,6 @@ def _crash(client: SyncPrefectClient, run: UUID) -> None:
     for task_run in tasks:
         client.set_task_run_state(task_run.id, state, force=True)
     client.set_flow_run_state(run, state, force=True)
-
-
-def _is_lost(tag: str) -> bool:
-    return tag.startswith(PROCESS) and owner_alive(tag) is False
 
 
 def remove_old_runs(client: SyncPrefectClient, retention: float) -> int:

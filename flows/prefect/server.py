@@ -265,19 +265,16 @@ class ChosenServer:
             return str(error)
         if self._own is not None and (why := self._own.trouble()):
             return why
-        return f"{self._name} {_symptom(error)}"
+        name = "the embedded Prefect server"
+        if self.given:  # without its password
+            name = f"the Prefect server {urlsplit(self.given).hostname}"
+        return f"{name} {_symptom(error)}"
 
     def stop(self, limit: float) -> None:
         """End our own server."""
         own, self._own = self._own, None
         if own is not None:
             own.stop(limit)
-
-    @property
-    def _name(self) -> str:
-        if not self.given:
-            return "the embedded Prefect server"
-        return f"the Prefect server {urlsplit(self.given).hostname}"  # without its password
 
 
 def _symptom(error: Exception | None) -> str:

@@ -185,6 +185,8 @@ class _Cells:
         timed = [other for other in measured if other.kind is MeasurementKind.BENCHMARK]
         opening, sharing = opening_of(one.evidence), sharing_of(one.evidence)
         ran = run_on(one.evidence)
+        # What verifying the package again came to, where it has not always held.
+        again = failures_of(self.work.settings, [one.tree]) if self.work else {}
         return known(
             row=row,
             column=column,
@@ -200,7 +202,7 @@ class _Cells:
             run_on=known(name=_masked(str(ran)), where=ran.where, why=_masked(ran.why))
             if ran
             else None,
-            again=_masked(self._again(one)),
+            again=_masked(again.get(one.tree or "")),
             notices=[_masked(notice) for notice in notices_of(one.evidence)],
             opening=asdict(opening) if opening else None,
             sharing=asdict(sharing) if sharing else None,
@@ -228,12 +230,6 @@ class _Cells:
         if one.tree:
             places["later evidence"] = self.work.evidence_of(one.tree)
         return {name: str(path.absolute()) for name, path in places.items() if path.exists()}
-
-    def _again(self, one: Outcome) -> str | None:
-        """What verifying the package again came to, where it has not always held."""
-        if self.work is None:
-            return None
-        return failures_of(self.work.settings, [one.tree]).get(one.tree or "")
 
     def _trace(self, one: Measurement) -> Json:
         level = str(one.protocol.get("level", ""))

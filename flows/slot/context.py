@@ -82,9 +82,7 @@ class SweepContext:
 
     def is_open(self, status: Status) -> bool:
         """Whether there is something to do for a cell of this status."""
-        if status is Status.VERIFIED:
-            return self.sweep.publisher is not None
-        return status.open
+        return status.unfinished(publish=self.sweep.publisher is not None)
 
     def has_open_work(self) -> bool:
         """Whether there is work for this machine, now or when its holder dies."""

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Any
 
 from flows.features import feature
 from flows.observe.progress import CACHE
@@ -35,9 +35,6 @@ from state.records import Kind, Lease, Owner
 from workers.build.budgets import DiskBudget, MemoryBudget
 from workers.store import GcReport, Store
 from workers.verify.verifier import Verifier
-
-if TYPE_CHECKING:
-    from state.state import State
 
 RunKind = Callable[[Collection[str]], type[LeasedRun]]
 """From what leased work needs to how it is done."""
@@ -70,22 +67,27 @@ def open_slots(
         leases = opened.enter_context(LeaseRenewer(state, sweep.stop, 2 * settings.heartbeat))
         pool = opened.enter_context(ThreadPoolExecutor(2 * here, thread_name_prefix="publish"))
         ledger = Ledger()
-        kept = partial(kept_bytes, work.kept)
-        note = partial(_note_evictions, state, sweep.info.id)
-        limit = settings.disk_budget or 0
+
+        def note(told: Mapping[str, Any]) -> None:
+            state.note(sweep.info.id, Kind.NOTICE, told)
+
+        def evicted(report: GcReport) -> None:
+            """Record the eviction of unpublished bytes: a rebuild makes them again."""
+            subjects = [one.subject for one in report.evicted]
+            note({"evicted": subjects[:100], "freed": report.freed})
+
         budget = DiskBudget(
-            store, limit, ledger=ledger, keep_free=settings.keep_free, beside=kept, evicted=note
+            store,
+            settings.disk_budget or 0,
+            ledger=ledger,
+            keep_free=settings.keep_free,
+            beside=partial(kept_bytes, work.kept),
+            evicted=evicted,
         )
-        context = SweepContext(
-            sweep,
-            leases,
-            pool,
-            ledger,
-            offers=offers,
-        )
+        context = SweepContext(sweep, leases, pool, ledger, offers=offers)
         memory = MemoryBudget(settings.memory_budget or 0, ledger=ledger)
         expected = estimate(plan, state)
-        cache = open_cache(settings, store, partial(_note_cache, state, sweep.info.id))
+        cache = open_cache(settings, store, lambda news: note({CACHE: news}))
         made = []
         for number in range(1, here + 1):
             owner = Owner.here(f"{owners_here()}slot-{number}")
@@ -97,17 +99,6 @@ def open_slots(
             opened.callback(slot.close)
             made.append(slot)
         yield context, made
-
-
-def _note_cache(state: State, sweep_id: int, news: str) -> None:
-    """Show the news of the cache to all who watch; empty: there are none any more."""
-    state.note(sweep_id, Kind.NOTICE, {CACHE: news})
-
-
-def _note_evictions(state: State, sweep_id: int, report: GcReport) -> None:
-    """Record the eviction of unpublished bytes: a rebuild makes them again."""
-    subjects = [one.subject for one in report.evicted]
-    state.note(sweep_id, Kind.NOTICE, {"evicted": subjects[:100], "freed": report.freed})
 
 
 def usual(needs: Collection[str]) -> type[LeasedRun]:

@@ -25,7 +25,7 @@ from flows.sweep.index import index_of, publish_index, with_listed
 from flows.sweep.pruning import prune
 from flows.sweep.published import Listing, check_present, list_feed, there_all_the_same
 from matrix.codec import to_json
-from matrix.model import Cell, Plan, PlannedPackage, is_export
+from matrix.model import Plan, PlannedPackage, is_export
 from matrix.needs import Words
 from matrix.status import FAILED, FailureClass, Status
 from state.errors import StateError
@@ -268,8 +268,12 @@ def cell_rows(
     for (name, _stage, _component), peak in (peaks or {}).items():
         memory[name] = max(memory.get(name, 0), peak)
 
-    def measured(one: PlannedPackage) -> bool:
-        return bench and not one.is_export and one.cell.skip is None
+    def measured(one: PlannedPackage) -> Words:
+        """What measuring a cell needs; a machine that tunes it also builds its trials."""
+        if not bench or one.is_export or one.cell.skip is not None:
+            return frozenset()
+        wanted = bench_needs_of(one.cell, emulated=emulated)
+        return wanted | needs_of(one.cell, plan.engine, values) if TUNING in values else wanted
 
     return [
         CellRow(
@@ -283,18 +287,10 @@ def cell_rows(
             needs=needs_of(
                 planned.cell, plan.engine, values, memory.get(planned.cell.model.name, 0)
             ),
-            bench=_bench_needs(planned.cell, plan.engine, values, emulated=emulated)
-            if measured(planned)
-            else (),
+            bench=measured(planned),
         )
         for planned in plan.packages()
     ]
-
-
-def _bench_needs(cell: Cell, engine: str, values: Mapping[str, object], *, emulated: bool) -> Words:
-    """What measuring a cell needs; a machine that tunes it also builds its trials."""
-    needs = bench_needs_of(cell, emulated=emulated)
-    return needs | needs_of(cell, engine, values) if TUNING in values else needs
 
 
 def model_seconds(plan: Plan, known: Estimates) -> dict[str, float]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import date
+from functools import partial
 from pathlib import Path
 
 from flows.packages.builder import open_builder
@@ -172,12 +173,8 @@ def _free_name(state: StateReader, order: Order) -> str:
     """A name made from the date and the catalog that no tuning has."""
     stem = slug(f"{date.today():%Y%m%d}-{Path(order.what).stem}")  # noqa: DTZ011 - the user's date
     taken = {one.name for one in state.tunings()}
-    return next(name for name in _numbered(stem) if name not in taken)
-
-
-def _numbered(stem: str) -> Iterator[str]:
-    yield stem
-    yield from (f"{stem}-{number}" for number in itertools.count(2))
+    numbered = (f"{stem}-{number}" for number in itertools.count(2))
+    return next(name for name in itertools.chain([stem], numbered) if name not in taken)
 
 
 @contextmanager
@@ -225,7 +222,12 @@ def work_on(
                 continue
             kept = read_tuning(state, row)
             shown.line(f"{row.model}@{row.target}")
-            _tune(settings, kept, budget, shown)
+            ours = settings_for(settings, kept.tuning)
+            plan = Plan(kept.tuning.name, (), "", "", kept.tuning.engine)
+            with open_builder(plan, ours) as builder:
+                conclusion = partial(conclude, settings, kept, shown.line)
+                Workplace(ours, builder, shown).tune(kept, budget, conclusion)
+            kept.change(concluded=True)
             if kept.tuning.message and len(rows) > 1:
                 shown.line(f"  {kept.tuning.message}")
         return recorded(state, name)
@@ -246,12 +248,3 @@ def read_tuning(state: State, row: TuningRow, held: Lease | None = None) -> Kept
             f"the tuning {row.name} of {row.model} cannot be read: {error}",
             hint="begin a new one under another name",
         ) from None
-
-
-def _tune(settings: Settings, kept: Kept, budget: float | None, shown: Shown) -> None:
-    tuning = kept.tuning
-    ours = settings_for(settings, tuning)
-    with open_builder(Plan(tuning.name, (), "", "", tuning.engine), ours) as builder:
-        place = Workplace(ours, builder, shown)
-        place.tune(kept, budget, lambda: conclude(settings, kept, shown.line))
-        kept.change(concluded=True)

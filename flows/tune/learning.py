@@ -121,18 +121,15 @@ def _lines(known: Knowledge, seen: Iterable[Observation]) -> Iterator[dict[str, 
                 continue
             if any(one.evidence.digest == other.digest for other in finding.evidence):
                 continue
+            helps = _HELPS[finding.action] if finding.effect != "none" else Verdict.NO_DIFFERENCE
             told: Mapping[str, Any] = to_json(one.evidence)
             plain = {name: value for name, value in told.items() if value not in ("", None, False)}
             yield {
                 "finding": finding.id,
                 **plain,
-                "supports": one.verdict is _helps(finding),
+                "supports": one.verdict is helps,
                 **({"predicted": True} if one.finding == finding.id else {}),
             }
-
-
-def _helps(finding: Finding) -> Verdict:
-    return Verdict.NO_DIFFERENCE if finding.effect == "none" else _HELPS[finding.action]
 
 
 def _speaks_about(one: Observation, finding: Finding) -> bool:

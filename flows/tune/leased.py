@@ -6,23 +6,20 @@ sweep. Where a sweep with `--bench` measures a cell, a machine with the device t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from flows.measure.bench_run import BenchRun
 from flows.slot.model_run import ModelRun
-from flows.sweep.lifecycle import Sweep
 from flows.tune.batch import read_tuning
 from flows.tune.place import Shown
-from flows.tune.record import Kept, Tuning, cell_of
+from flows.tune.record import Kept, cell_of
 from flows.tune.workplace import Workplace, settings_for
 from matrix.errors import MillError, UsageError
 from matrix.needs import is_measuring
 from matrix.trials import TuningStatus
 from state.records import Outcome
-from state.tunings import TuningRow
 
 
 def tuning_kind(needs: Collection[str]) -> type[ModelRun | BenchRun]:
@@ -37,7 +34,8 @@ class TuneRun(BenchRun):
     def _measure(self, one: Outcome) -> None:
         """Tune a cell. A tuning that fails is tried again by the next run of the sweep."""
         state, lease = self.sweep.state, self.lease.lease
-        row = next((row for row in _rows(self.sweep, self.name) if cell_of(row) == one.cell), None)
+        rows = (row for row in state.tunings(self.sweep.plan.stamp) if row.model == self.name)
+        row = next((row for row in rows if cell_of(row) == one.cell), None)
         if row is None:
             raise UsageError(f"no tuning of {self.sweep.plan.stamp} is about {one.cell}")
         kept = read_tuning(state, row, lease)
@@ -45,7 +43,14 @@ class TuneRun(BenchRun):
             self._tune(one, kept)
         if kept.tuning.status is TuningStatus.FAILED:
             raise MillError(kept.tuning.message)
-        state.measured(lease, one.cell, _told(kept.tuning), [])
+        tuning = kept.tuning
+        told = {
+            "on": tuning.runtime.name if tuning.runtime else "",
+            "emulated": tuning.emulated,
+            "champion": tuning.champion,
+            "tuned": str(tuning.status),
+        }
+        state.measured(lease, one.cell, told, [])
 
     def _tune(self, one: Outcome, kept: Kept) -> None:
         sweep = self.sweep
@@ -60,14 +65,3 @@ class TuneRun(BenchRun):
         )
         budget = self.context.tuning.get("budget")
         place.tune(kept, None if budget is None else float(budget))
-
-
-def _rows(sweep: Sweep, model: str) -> Iterator[TuningRow]:
-    return (row for row in sweep.state.tunings(sweep.plan.stamp) if row.model == model)
-
-
-def _told(tuning: Tuning) -> dict[str, Any]:
-    """What the event of a tuning that has ended says."""
-    runtime = tuning.runtime.name if tuning.runtime else ""
-    told = {"on": runtime, "emulated": tuning.emulated, "champion": tuning.champion}
-    return {**told, "tuned": str(tuning.status)}

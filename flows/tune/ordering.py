@@ -27,7 +27,7 @@ from matrix.hypotheses import Guards, Hypothesis
 from matrix.model import EXPORT, Cell, Profile
 from matrix.overlay import Unfit, overlay
 from matrix.vocabulary import CANDIDATES, CONCERNS
-from workers.measure.result import Benchmark, GraphResult, Machine
+from workers.measure.result import Benchmark, Machine
 from workers.measure.subject import Graph
 from workers.runtimes.runtime import Runtime
 
@@ -103,7 +103,8 @@ def ordered(space: Mapping[str, Hypothesis], about: Situation) -> list[Placed]:
 
 def _placed(one: Hypothesis, about: Situation) -> Placed:
     try:
-        cell = overlay(about.cell, one, _profile(one, about.profiles))
+        fitting = (known for known in about.profiles if matches(known.label, [one.compiled]))
+        cell = overlay(about.cell, one, next(fitting, None) if one.compiled else None)
     except Unfit as error:
         return Placed(one, Place.SKIPPED, error.message)
     if _builds_alike(cell, about.cell) and not one.runtime:
@@ -139,11 +140,6 @@ def _by_findings(one: Hypothesis, cell: Cell, known: Sequence[Finding], found: _
         return Placed(one, place, why, finding.id, score, cell)
     why = "; ".join(texts) or "there is no evidence for or against it"
     return Placed(one, Place.NORMAL, why, "", score, cell)
-
-
-def _profile(one: Hypothesis, profiles: Sequence[Profile]) -> Profile | None:
-    fitting = (profile for profile in profiles if matches(profile.label, [one.compiled]))
-    return next(fitting, None) if one.compiled else None
 
 
 def _speaks_of(finding: Finding, one: Hypothesis, about: Situation) -> bool:
@@ -233,7 +229,19 @@ def _score_shares(one: Hypothesis, about: Situation, found: _Reasons) -> None:
 
 def plan_of(about: Situation, space: Mapping[str, Hypothesis], knowledge: Knowledge) -> Planned:
     """The steps in order, with the insight that they rest on."""
-    steps = [_step(one) for one in ordered(space, about)]
+    steps = [
+        Step(
+            key=one.hypothesis.id,
+            title=one.hypothesis.title,
+            hypotheses=(one.hypothesis.id,),
+            settings=one.hypothesis.settings,
+            why="" if one.skipped else one.why,
+            skip=one.why if one.skipped else "",
+            finding=one.finding,
+            changes=to_json(one.hypothesis),
+        )
+        for one in ordered(space, about)
+    ]
     notes = [f"knowledge: {problem}" for problem in knowledge.problems]
     if not any(not step.skip for step in steps):
         notes.append("no hypothesis suits this model: there is nothing to try")
@@ -242,7 +250,8 @@ def plan_of(about: Situation, space: Mapping[str, Hypothesis], knowledge: Knowle
 
 def slowest_graph(made: Made, found: Benchmark) -> Graph:
     """The graph of a build that takes the most time."""
-    slowest = max(found.graphs, key=_latency).component
+    latency = {one.component: one.latency.p50 if one.latency else 0.0 for one in found.graphs}
+    slowest = max(latency, key=latency.__getitem__)
     return next(one for one in made.subject.graphs if one.component == slowest)
 
 
@@ -256,23 +265,6 @@ def architecture_of(made: Made) -> str:
 def device_of(runtime: Runtime, machine: Machine) -> str:
     """The device of a machine as evidence names it."""
     return runtime.detail or f"{machine.processor} {runtime.device.upper()}"
-
-
-def _latency(graph: GraphResult) -> float:
-    return graph.latency.p50 if graph.latency else 0.0
-
-
-def _step(one: Placed) -> Step:
-    return Step(
-        key=one.hypothesis.id,
-        title=one.hypothesis.title,
-        hypotheses=(one.hypothesis.id,),
-        settings=one.hypothesis.settings,
-        why="" if one.skipped else one.why,
-        skip=one.why if one.skipped else "",
-        finding=one.finding,
-        changes=to_json(one.hypothesis),
-    )
 
 
 def check_space(space: Mapping[str, Hypothesis], targets: Sequence[str]) -> None:

@@ -8,7 +8,7 @@ these types. `Kept` writes every step of a tuning as soon as it is done.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -232,13 +232,11 @@ class Recorded:
 
 def recorded(state: StateReader, name: str) -> list[Recorded]:
     """All tunings of a name."""
-    return list(_recorded(state, name))
-
-
-def _recorded(state: StateReader, name: str) -> Iterator[Recorded]:
+    found = []
     for row in state.tunings(name):
         with reading(f"the tuning {row.name} of {row.model}"):
-            yield Recorded(tuning_of(row), tuple(map(trial_of, state.trials(row.id))))
+            found.append(Recorded(tuning_of(row), tuple(map(trial_of, state.trials(row.id)))))
+    return found
 
 
 def tuning_row(one: Tuning) -> TuningRow:

@@ -14,7 +14,7 @@ from typing import Any
 from flows.tune.decision import REGRESSION, Decision, after_confirmation, confirm, decide
 from flows.tune.measuring import Measured, Measuring, Side
 from flows.tune.place import Made, Place
-from flows.tune.record import BASELINE, Crash, Kept, Step, Trial
+from flows.tune.record import BASELINE, Kept, Step, Trial
 from machine.waits import Cancelled, Told, untold
 from matrix.errors import MillError, UsageError
 from matrix.overlay import overlay
@@ -274,7 +274,7 @@ class TrialRun:
             mine if swapped else base,
             tuple(one for one in self.trial.crashes if one.kind is kind),
             shared.level,
-            self._crashed,
+            lambda crash: self._keep(crashes=(*self.trial.crashes, crash)),
         )
         if found.fresh:
             shared.estimates.note(kind.value, shared.measuring.seconds - began)
@@ -283,9 +283,6 @@ class TrialRun:
             whose = "" if found.whose == self.trial.key else "the baseline beside it: "
             raise Settled(found.verdict, f"{whose}{last.message}")
         return found
-
-    def _crashed(self, crash: Crash) -> None:
-        self._keep(crashes=(*self.trial.crashes, crash))
 
 
 _DOING: Mapping[SessionKind, str] = {

@@ -194,8 +194,8 @@ class _Half(SweepData):
             return _Stand.ABSENT
         if one.status.failed:
             return _Stand.BAD
-        ends = one.status.done and not (self.info.publish and one.status is Status.VERIFIED)
-        return _Stand.GOOD if ends else _Stand.OPEN
+        unfinished = one.status.unfinished(publish=self.info.publish)
+        return _Stand.OPEN if unfinished else _Stand.GOOD
 
     def measured(self, one: Outcome | None) -> list[Measurement]:
         """What was measured of the content of a cell."""

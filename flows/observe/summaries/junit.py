@@ -94,7 +94,7 @@ def _wrong(one: Outcome, document: SummaryDocument) -> bool:
 
 
 def _unended(one: Outcome, document: SummaryDocument) -> bool:
-    return one.status.open or (document.info.publish and one.status is Status.VERIFIED)
+    return one.status.unfinished(publish=document.info.publish)
 
 
 def _failure(case: ET.Element, one: Outcome) -> None:
