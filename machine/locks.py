@@ -31,6 +31,19 @@ def locked(
         lock.release()
 
 
+@contextmanager
+def locked_now(path: Path, busy: Exception) -> Iterator[None]:
+    """Hold the lock, whose folder is made; raise this error if somebody holds it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lock = take_now(path)
+    if lock is None:
+        raise busy
+    try:
+        yield
+    finally:
+        lock.release()
+
+
 def take(
     path: Path, rules: WaitRules = FOR_MOMENTS, *, what: str = "", longest_sleep: float = 0.02
 ) -> FileLock:

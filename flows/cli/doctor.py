@@ -240,7 +240,7 @@ def _state(work: Workspace) -> str:
 
 
 def _feed(work: Workspace) -> str:
-    from flows.sweep.published import check_present
+    from flows.sweep.listing import check_present
 
     feed = work.open_feed()
     if feed.is_new and work.has_state():

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from flows.observe.unserved import BEAT, SILENCE
+from flows.observe.unserved import BEAT, SILENCE, last_beat
 from machine.background import Background
 from state.errors import StateError
 from state.reading import StateReader
@@ -70,12 +70,11 @@ class ParentWatch:
 
     def look(self) -> None:
         """Look now; call it every few seconds."""
-        notices = self.state.events(self.sweep, self._seen, kind=Kind.NOTICE)
-        beats = [one for one in notices if BEAT in (one.data or {})]
+        beat = last_beat(self.state.events(self.sweep, self._seen, kind=Kind.NOTICE))
         now = time.monotonic()
-        if beats:
-            self._seen, self._since, self._asked = beats[-1].id, now, 0
-            self._limit = float((beats[-1].data or {}).get(SILENCE, _LEAST))
+        if beat:
+            self._seen, self._since, self._asked = beat[0].id, now, 0
+            self._limit = beat[1]
         elif now - self._looked > _AWAY:
             self._since = now
         self._looked = now
@@ -102,9 +101,5 @@ def earlier_night(state: StateReader, nightly: str, due: float) -> SweepInfo | N
 def _is_alive(state: StateReader, info: SweepInfo) -> bool:
     if any(not one.expired for one in state.leases(info.id)):
         return True
-    notices = state.events(info.id, kind=Kind.NOTICE)
-    beats = [one for one in notices if BEAT in (one.data or {})]
-    if not beats:
-        return False
-    limit = float((beats[-1].data or {}).get(SILENCE, _LEAST))
-    return state.now() - beats[-1].at < limit
+    beat = last_beat(state.events(info.id, kind=Kind.NOTICE))
+    return beat is not None and state.now() - beat[0].at < beat[1]

@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
-from flows.measure.measured import Choice, finding
 from flows.measure.results import rows_of
+from flows.measure.subjects import Choice, finding
 from flows.slot.context import LeasedRun
 from machine.reservations import UNDISTURBED
 from machine.waits import Cancelled

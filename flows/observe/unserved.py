@@ -15,7 +15,7 @@ from flows.plan.recorded import FLEET, PLAN
 from matrix.model import is_export
 from matrix.needs import Words, emulates, is_measuring, lacking, serves
 from state.damage import reading
-from state.records import BenchState, Kind
+from state.records import BenchState, Event, Kind
 from state.transitions import FINAL as MEASURABLE
 
 if TYPE_CHECKING:
@@ -98,11 +98,20 @@ def unserved_of(state: StateReader, sweep: int) -> Unserved:
     if fleet and not any(PLAN in notice for notice in notices):
         return Unserved(stamp, fleet, begun.at)
     told = [notice[UNSERVED] for notice in notices if UNSERVED in notice]
-    beats = [one for one in events if BEAT in (one.data or {})]
-    silent = state.now() - beats[-1].at if beats else 0.0
-    with reading("the heartbeat of a parent"):
-        late = bool(beats) and silent > float((beats[-1].data or {})[SILENCE])
+    beat = last_beat(events)
+    silent = state.now() - beat[0].at if beat else 0.0
+    late = beat is not None and silent > beat[1]
     return Unserved(stamp, fleet, groups=told[-1] if told else (), silent=silent if late else None)
+
+
+def last_beat(notices: Iterable[Event]) -> tuple[Event, float] | None:
+    """The last of these by which a parent says that it lives, and after how long it is silent."""
+    beats = [one for one in notices if BEAT in (one.data or {})]
+    if not beats:
+        return None
+    with reading("the heartbeat of a parent"):
+        limit = float((beats[-1].data or {})[SILENCE])
+    return beats[-1], limit
 
 
 def unserved_groups(

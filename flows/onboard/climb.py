@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from flows.measure.measured import Choice, Finder
+from flows.measure.subjects import Choice, Finder
 from flows.onboard.folder import CATALOG, FINDING, PROBE, RECORD, REPORT, Package, put
 from flows.onboard.goals import Tier, Verdict
 from flows.output.masking import masked

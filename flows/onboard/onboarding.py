@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
-from flows.measure.measured import Finder, finding
+from flows.measure.subjects import Finder, finding
 from flows.onboard import folder as files
 from flows.onboard.climb import Climb, clear
 from flows.onboard.coverage import Probe, lacking_lines, probe
@@ -24,7 +24,7 @@ from flows.settings.settings import SELECTION, Settings
 from flows.settings.workspace import Workspace
 from flows.tune.knowledge import load_knowledge
 from machine.files import remove_tree, replace_file, unlink
-from machine.locks import take_now
+from machine.locks import locked_now
 from machine.user_errors import user_errors
 from machine.waits import untold
 from matrix.codec import from_json, to_json
@@ -170,22 +170,14 @@ class Onboarding:
         return f"{names} can be left out: every cell is planned in the same way without."
 
 
-@contextmanager
-def held(settings: Settings, folder: Path) -> Iterator[None]:
+def held(settings: Settings, folder: Path) -> AbstractContextManager[None]:
     """Nobody else onboards into this folder."""
     workspace = Workspace(settings)
     workspace.prepare()
-    locks = workspace.home / "onboardings"
-    locks.mkdir(exist_ok=True)
     digest = hashlib.sha256(str(folder.resolve()).encode("utf-8", "surrogatepass")).hexdigest()
-    lock = take_now(locks / f"{digest[:16]}.lock")
-    if lock is None:
-        text = f"another process is writing the proof in {folder}"
-        raise UsageError(text, hint="let it finish, or give another --dest")
-    try:
-        yield
-    finally:
-        lock.release()
+    text = f"another process is writing the proof in {folder}"
+    busy = UsageError(text, hint="let it finish, or give another --dest")
+    return locked_now(workspace.home / "onboardings" / f"{digest[:16]}.lock", busy)
 
 
 def cells_of(plan: Plan) -> list[Cell]:

@@ -14,10 +14,10 @@ from feed.index import IndexCell
 from feed.reader import pull
 from flows.output.activity import waiting_for
 from flows.packages.builder import open_builder, verifying
-from flows.packages.history import History, keep_verdict
 from flows.packages.published import check_folder, published_cells, published_export
 from flows.packages.run_records import json_bytes
 from flows.packages.signing import signature_check
+from flows.packages.verdicts import History, keep_verdict
 from flows.plan.planning import planned_cell
 from flows.settings.settings import Settings
 from flows.settings.workspace import Workspace

@@ -190,13 +190,14 @@ def planned_cell(
     state: StateReader, settings: Settings, name: str, stamp: str | None
 ) -> PlannedCell:
     """A cell of the sweep of that stamp, or of the one begun last."""
-    from flows.plan.recorded import Compiling, recall  # plans need no records
+    from flows.plan.recorded import compiled_plan, recall, settings_of  # plans need no records
 
     name = str(parse(name))
     info = find_sweep(state, stamp)
-    asked = Compiling.of(state, info.id)
-    if asked.plan and (cell := asked.cell(name)):
-        return PlannedCell(info, asked.settings(settings, info), asked.plan, cell)
+    if compiled := compiled_plan(state, info.id):
+        for cell in compiled.cells():
+            if cell.id == name:
+                return PlannedCell(info, settings_of(compiled, settings, info), compiled, cell)
     recalled, catalog = recall(settings, info.stamp, info.settings)
     today = date.today()  # noqa: DTZ011 - the user's date
     try:

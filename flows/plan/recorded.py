@@ -8,7 +8,7 @@ resume also reads from here the cells that `modelmill compile` added, because no
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from feed.rules import STRICTEST
@@ -96,8 +96,8 @@ def with_other_catalogs(
         if PLAN in data and data.get(CATALOG, catalog) != catalog:
             for record in state.plans(sweep_id, data[PLAN]):
                 planned = _joined(planned, _read(record).models)
-    wanted = _open(state, sweep_id, only)
-    return merged(plan, _narrowed(planned, lambda cell: cell.origin is None and wanted(cell)))
+    portable = _narrowed(planned, lambda cell: cell.origin is None)
+    return merged(plan, unpublished(state, sweep_id, portable, only))
 
 
 def recorded_estimates(state: StateReader, sweep_id: int) -> Estimates | None:
@@ -123,13 +123,6 @@ def _read(record: Json) -> Plan:
         return plan_from_record(record, STRICTEST)
     except BadRecord as error:
         raise damaged(f"a plan of the sweep: {error}") from error
-
-
-def _open(state: StateReader, sweep_id: int, only: Sequence[str]) -> Callable[[Cell], bool]:
-    """Whether a cell is not published; `only`: globs, none for all."""
-    outcomes = state.outcomes(sweep_id, brief=True)
-    done = {one.cell for one in outcomes if one.status in _PUBLISHED}
-    return lambda cell: cell.id not in done and (not only or matches(cell.id, only))
 
 
 class PlannedCells:
@@ -167,54 +160,46 @@ class PlannedCells:
         return to_json(self._cells[cell].policy) if cell in self._cells else {}
 
 
-@dataclass(frozen=True, slots=True)
-class Compiling:
-    """All cells to be compiled from packages, each as last recorded."""
+def compiled_plan(state: StateReader, sweep_id: int, *, emulated: bool = False) -> Plan | None:
+    """All cells that are compiled from packages, each as last recorded; None: there are none.
 
-    plan: Plan | None = None
+    `emulated`: an emulator may compile from now on, as it may once it was allowed.
+    """
+    found = None
+    for plan in recorded_plans(state, sweep_id):
+        if models := _narrowed(plan.models, lambda cell: cell.origin is not None):
+            before = found.models if found else ()
+            found = replace(plan, models=_joined(before, models), notices=())
+    if found is None or not (emulated or is_emulated(found)):
+        return found
+    changed = (replace(one, cells=tuple(map(_emulated, one.cells))) for one in found.models)
+    return replace(found, models=tuple(changed))
 
-    @classmethod
-    def of(cls, state: StateReader, sweep_id: int) -> Compiling:
-        """Read them from the state."""
-        found = None
-        for plan in recorded_plans(state, sweep_id):
-            if models := _narrowed(plan.models, lambda cell: cell.origin is not None):
-                before = found.models if found else ()
-                found = replace(plan, models=_joined(before, models), notices=())
-        return cls(found)
 
-    @property
-    def emulated(self) -> bool:
-        """Whether an emulator may compile."""
-        asked = [(cell.profile, cell.needs) for cell in (self.plan.cells() if self.plan else ())]
-        return any(one and compiling(one.label, emulated=True) in needs for one, needs in asked)
+def is_emulated(compiled: Plan) -> bool:
+    """Whether an emulator may compile."""
+    return any(
+        cell.profile and compiling(cell.profile.label, emulated=True) in cell.needs
+        for cell in compiled.cells()
+    )
 
-    def settings(self, settings: Settings, info: SweepInfo) -> Settings:
-        """The settings of the sweep, where flags and variables of now win."""
-        values = {**typed(info.settings)[0], "emulated": self.emulated, "stamp": info.stamp}
-        return settings.replaced(values, f"sweep {info.stamp}")
 
-    def cell(self, name: str) -> Cell | None:
-        """The cell of that id."""
-        cells = self.plan.cells() if self.plan else ()
-        return next((one for one in cells if one.id == name), None)
+def settings_of(compiled: Plan, settings: Settings, info: SweepInfo) -> Settings:
+    """The settings by which the cells of a sweep are compiled, where flags and variables of now
+    win."""
+    values = {**typed(info.settings)[0], "emulated": is_emulated(compiled), "stamp": info.stamp}
+    return settings.replaced(values, f"sweep {info.stamp}")
 
-    def allowing(self, emulated: bool) -> Compiling:
-        """The same where an emulator is allowed now."""
-        if self.plan is None or not (emulated or self.emulated):
-            return self
-        models = tuple(
-            replace(model, cells=tuple(_emulated(cell) for cell in model.cells))
-            for model in self.plan.models
-        )
-        return Compiling(replace(self.plan, models=models))
 
-    def unfinished(
-        self, state: StateReader, sweep_id: int, only: Sequence[str]
-    ) -> tuple[PlannedModel, ...]:
-        """The models with the cells that are not published; `only`: globs, none for all."""
-        wanted = _open(state, sweep_id, only)
-        return _narrowed(self.plan.models, wanted) if self.plan else ()
+def unpublished(
+    state: StateReader, sweep_id: int, models: Iterable[PlannedModel], only: Sequence[str]
+) -> tuple[PlannedModel, ...]:
+    """The models with the cells that are not published; `only`: globs, none for all."""
+    outcomes = state.outcomes(sweep_id, brief=True)
+    done = {one.cell for one in outcomes if one.status in _PUBLISHED}
+    return _narrowed(
+        models, lambda cell: cell.id not in done and (not only or matches(cell.id, only))
+    )
 
 
 def merged(plan: Plan, models: tuple[PlannedModel, ...]) -> Plan:

@@ -32,7 +32,7 @@ from flows.observe.sweep_data import SweepData
 from flows.output.masking import masked, masked_json
 from flows.output.meanings import CAUSES, EXITS, LOOKS
 from flows.output.quantity import plain_text
-from flows.packages.history import failures_of
+from flows.packages.verdicts import failures_of
 from flows.report.grid import Grid, known, largest, pass_rates, slowest, totals
 from flows.report.timeline import History
 from flows.settings.workspace import Workspace

@@ -10,7 +10,17 @@ from feed.selection import index_revisions
 from flows.observe.summary import open_text, summary_of
 from flows.output.quantity import counted
 from flows.plan.planning import catalog_reference, plan_of
-from flows.plan.recorded import TUNING, Compiling, merged, recall, remember, with_other_catalogs
+from flows.plan.recorded import (
+    TUNING,
+    compiled_plan,
+    is_emulated,
+    merged,
+    recall,
+    remember,
+    settings_of,
+    unpublished,
+    with_other_catalogs,
+)
 from flows.run.run import Run
 from flows.settings.settings import Settings
 from flows.settings.workspace import Workspace, find_sweep
@@ -100,24 +110,24 @@ def _recorded(settings: Settings, state: State, info: SweepInfo, catalog: str | 
     if catalog is not None:
         recorded["catalog"] = catalog_reference(settings, catalog)
     elif recorded.get("catalog") == "":
-        return _compiling(settings, state, info)
+        return _compiled(settings, state, info)
     recalled, recorded_catalog = recall(settings, info.stamp, info.settings)
     plan = plan_of(recalled, catalog or recorded_catalog, date.today())  # noqa: DTZ011 - the user's
     if catalog is None:
         plan = with_other_catalogs(state, info.id, plan, recorded_catalog, settings.only)
-    asked = Compiling.of(state, info.id).allowing(recalled.emulated)
-    if more := asked.unfinished(state, info.id, settings.only):
-        recalled = recalled.replaced({"emulated": asked.emulated}, f"sweep {info.stamp}")
+    compiled = compiled_plan(state, info.id, emulated=recalled.emulated)
+    if compiled and (more := unpublished(state, info.id, compiled.models, settings.only)):
+        recalled = recalled.replaced({"emulated": is_emulated(compiled)}, f"sweep {info.stamp}")
         plan = merged(plan, more)
     return Run(plan, recalled, recorded)
 
 
-def _compiling(settings: Settings, state: State, info: SweepInfo) -> Run:
+def _compiled(settings: Settings, state: State, info: SweepInfo) -> Run:
     """A sweep of which this state has only the compiled cells."""
-    known = Compiling.of(state, info.id).allowing(settings.emulated)
-    if known.plan is None:
+    plan = compiled_plan(state, info.id, emulated=settings.emulated)
+    if plan is None:
         raise StateError(f"the state does not say what sweep {info.stamp} compiles")
-    return Run(known.plan, known.settings(settings, info), dict(info.settings))
+    return Run(plan, settings_of(plan, settings, info), dict(info.settings))
 
 
 def _from_feed(settings: Settings, stamp: str, catalog: str | None) -> Run:

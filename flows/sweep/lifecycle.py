@@ -22,8 +22,8 @@ from flows.plan.recorded import TUNING, note_plan
 from flows.settings.settings import Settings
 from flows.stop import Stop
 from flows.sweep.index import index_of, publish_index, with_listed
+from flows.sweep.listing import Listing, check_present, list_feed, there_all_the_same
 from flows.sweep.pruning import prune
-from flows.sweep.published import Listing, check_present, list_feed, there_all_the_same
 from matrix.codec import to_json
 from matrix.model import Plan, PlannedPackage, is_export
 from matrix.needs import Words

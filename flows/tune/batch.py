@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import itertools
 import secrets
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import partial
@@ -24,7 +23,7 @@ from flows.tune.place import Shown
 from flows.tune.record import Kept, Recorded, Tuning, planned, recorded
 from flows.tune.workplace import Workplace, settings_for
 from machine.files import temporary_folder
-from machine.locks import take_now
+from machine.locks import locked_now
 from matrix.catalog import packaged
 from matrix.cellid import model_fault
 from matrix.codec import to_json
@@ -177,20 +176,6 @@ def _free_name(state: StateReader, order: Order) -> str:
     return next(name for name in itertools.chain([stem], numbered) if name not in taken)
 
 
-@contextmanager
-def held(settings: Settings, name: str) -> Iterator[None]:
-    """Nobody else works on the tunings of this name. Raises `Unusable`."""
-    folder = Workspace(settings).home / "tunings"
-    folder.mkdir(parents=True, exist_ok=True)
-    lock = take_now(folder / f"{name}.lock")
-    if lock is None:
-        raise Unusable(f"another process is working on the tuning {name}", hint="let it finish")
-    try:
-        yield
-    finally:
-        lock.release()
-
-
 def rows_of(state: StateReader, name: str) -> list[TuningRow]:
     """The tunings of a name. Raises `UsageError` if there are none."""
     rows = state.tunings(name)
@@ -215,7 +200,8 @@ def work_on(
 
     `budget`: seconds for each of them. One that fails does not keep the others from being made.
     """
-    with held(settings, name):
+    busy = Unusable(f"another process is working on the tuning {name}", hint="let it finish")
+    with locked_now(Workspace(settings).home / "tunings" / f"{name}.lock", busy):
         rows = rows_of(state, name)
         for row in rows:
             if not unfinished(row):

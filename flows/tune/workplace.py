@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from flows.measure.measured import Choice, Finder, finding
+from flows.measure.subjects import Choice, Finder, finding
 from flows.settings.settings import Settings
 from flows.settings.workspace import Workspace
 from flows.trace.difference import difference

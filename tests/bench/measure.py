@@ -25,8 +25,8 @@ from typing import Any
 import numpy as np
 
 from flows.cli.commands.bench import shapes_of
-from flows.measure.measured import Choice, Finder, finding
 from flows.measure.results import benchmark_lines, comparison_lines
+from flows.measure.subjects import Choice, Finder, finding
 from flows.output.table import render
 from flows.settings.resolution import resolve
 from machine.waits import untold

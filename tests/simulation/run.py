@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from unittest import mock
 
-import flows.sweep.published
+import flows.sweep.listing
 from flows.settings.resolution import resolve
 from flows.slot.context import Slot, SweepContext
 from flows.slot.leases import LeaseRenewer
@@ -277,7 +277,7 @@ def prepared(seed: int) -> Iterator[Run]:
             stack.enter_context(made.world.in_force())
             stack.enter_context(disks.watched_disks(made.world))
             stack.enter_context(
-                mock.patch.object(flows.sweep.published, "ThreadPoolExecutor", services.Inline)
+                mock.patch.object(flows.sweep.listing, "ThreadPoolExecutor", services.Inline)
             )
             try:
                 yield made

@@ -16,7 +16,7 @@ from matrix.codec import to_json
 from matrix.errors import Exit, UsageError
 
 if TYPE_CHECKING:
-    from flows.measure.measured import Choice, Finder
+    from flows.measure.subjects import Choice, Finder
     from workers.measure.running import Driver
     from workers.measure.subject import Subject
 
@@ -59,7 +59,7 @@ def add_subject(parser: Parser, *, required: bool = True) -> None:
 
 def choice_of(arguments: Arguments) -> Choice:
     """What the user decides beside the names. Raises `UsageError`."""
-    from flows.measure.measured import Choice
+    from flows.measure.subjects import Choice
 
     return Choice(
         target=arguments.on_target,
@@ -89,7 +89,7 @@ def progress_of(arguments: Arguments) -> Callable[[str], None]:
 
 
 def run(arguments: Arguments) -> Exit:
-    from flows.measure.measured import finding
+    from flows.measure.subjects import finding
     from workers.host.watch import Watching
     from workers.measure.quiet import quiet
     from workers.measure.running import Driver

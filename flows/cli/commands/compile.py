@@ -24,7 +24,7 @@ from matrix.slugs import slug
 from matrix.vocabulary import PROVIDER_OPTIONS
 
 if TYPE_CHECKING:
-    from flows.compile.compiling import Wanted
+    from flows.compile.plans import Wanted
     from flows.compile.written import Written
     from matrix.model import Plan, Profile
     from workers.compile.files import Compiled
@@ -64,7 +64,7 @@ def add(parser: Parser) -> None:
 
 def run(arguments: Arguments) -> Exit:
     """Compile files, folders or what the feed has; or list the profiles."""
-    from flows.compile.compiling import Wanted, folder_plan
+    from flows.compile.plans import Wanted, folder_plan
 
     settings = arguments.settings
     if arguments.list:
@@ -124,7 +124,7 @@ def _profiles(arguments: Arguments, cells: Sequence[str]) -> tuple[Profile, ...]
 
 def _published(arguments: Arguments, wanted: Wanted, *, whole: bool) -> Exit:
     """What the feed has: published as compiled cells, or written into a folder."""
-    from flows.compile.compiling import last_stamp, plans_of, publish_compiled
+    from flows.compile.plans import last_stamp, plans_of, publish_compiled
 
     settings, words, cells = wanted.settings, arguments.what, wanted.asked
     replaces = arguments.overwrite and not arguments.output

@@ -23,7 +23,7 @@ def run(arguments: Arguments) -> Exit:
     from flows.observe.diff.comparison import compare
     from flows.observe.diff.text import lines
     from flows.output.masking import masked, masked_json
-    from flows.packages.history import failures_of
+    from flows.packages.verdicts import failures_of
 
     with arguments.work.read_state() as state:
         before = find_sweep(state, arguments.before)

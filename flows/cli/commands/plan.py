@@ -25,8 +25,8 @@ def add(parser: Parser) -> None:
 
 
 def run(arguments: Arguments) -> None:
-    from flows.plan.outlook import outlook
     from flows.plan.planning import plan_of
+    from flows.plan.samples import outlook
     from flows.settings.engines import slot_count
 
     settings = arguments.settings
@@ -101,7 +101,7 @@ def print_plan(plan: Plan, settings: Settings) -> None:
 
 def _sample_lines(plan: Plan) -> list[str]:
     """Which samples every model gets, and how many for each part."""
-    from flows.plan.outlook import outlook
+    from flows.plan.samples import outlook
 
     rows = []
     for model in plan.models:

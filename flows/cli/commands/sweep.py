@@ -44,7 +44,7 @@ def run(arguments: Arguments) -> Exit:
 def _dry_run(arguments: Arguments, plan: Plan) -> Exit:
     """Print what a sweep would do with every cell. Nothing is built or written."""
     from flows.plan.planning import notice_lines
-    from flows.sweep.published import Listing, check_present, list_feed
+    from flows.sweep.listing import Listing, check_present, list_feed
 
     feed = arguments.work.open_feed()
     publishes = not arguments.settings.no_publish

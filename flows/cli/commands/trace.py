@@ -165,7 +165,7 @@ def _print(arguments: Arguments, lines: Callable[[int, int], Iterable[str]]) -> 
 
 
 def _traced(arguments: Arguments, words: Sequence[str], output: Path | None) -> Iterator[Trace]:
-    from flows.measure.measured import finding
+    from flows.measure.subjects import finding
     from flows.trace.traces import keep
     from workers.host.watch import Watching
     from workers.measure.quiet import quiet
@@ -195,7 +195,7 @@ def _traced(arguments: Arguments, words: Sequence[str], output: Path | None) -> 
 
 
 def _parsed(arguments: Arguments, output: Path | None) -> Trace:
-    from flows.measure.measured import finding
+    from flows.measure.subjects import finding
     from flows.trace.traces import keep
     from workers.measure.trace.tracer import graph_of, trace_of
 

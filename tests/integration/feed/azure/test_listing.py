@@ -10,7 +10,7 @@ import pytest
 
 from feed.azure.service import ATTEMPTS
 from feed.errors import FeedError, NotFound, Unauthorized, Unavailable
-from flows.sweep.published import list_feed
+from flows.sweep.listing import list_feed
 from tests.fakes.azure.faults import THROTTLED, Effect, Fault, When, sign_in_page
 from tests.fakes.azure.harness import AzureHarness
 from tests.fakes.azure.model import Package

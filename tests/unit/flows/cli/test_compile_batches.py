@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from flows.cli.main import main
-from flows.compile import compiling
+from flows.compile import plans as compile_plans
 from matrix.errors import Exit
 
 
@@ -28,13 +28,13 @@ def test_what_ends_one_batch_ends_the_command(
 ) -> None:
     left = list(codes)
     plans = [SimpleNamespace(stamp=str(number)) for number in range(len(codes))]
-    monkeypatch.setattr(compiling.Wanted, "of_versions", lambda *_args: [])
-    monkeypatch.setattr(compiling, "plans_of", lambda *_args: plans)
+    monkeypatch.setattr(compile_plans.Wanted, "of_versions", lambda *_args: [])
+    monkeypatch.setattr(compile_plans, "plans_of", lambda *_args: plans)
 
     def publish(*_args: Any, **_words: Any) -> Exit:
         return left.pop(0)
 
-    monkeypatch.setattr(compiling, "publish_compiled", publish)
+    monkeypatch.setattr(compile_plans, "publish_compiled", publish)
     words = ["compile", "pkg", "0.0.0-*", "--profile", "htp73", "--home", str(tmp_path)]
     assert main(words) == codes[ran - 1 if codes[ran - 1] != Exit.OK else 0]
     assert len(codes) - len(left) == ran

@@ -11,10 +11,10 @@ import pytest
 
 from feed.errors import Corrupt
 from feed.index import IndexCell, SweepIndex
-from flows.compile.compiling import Wanted
+from flows.compile.plans import Wanted
 from flows.packages.published import Original
 from flows.plan.estimates import estimate
-from flows.plan.recorded import Compiling, merged, note_plan
+from flows.plan.recorded import compiled_plan, is_emulated, merged, note_plan, unpublished
 from flows.settings.resolution import resolve
 from flows.sweep.index import with_listed
 from flows.sweep.lifecycle import cell_rows, model_seconds
@@ -84,18 +84,19 @@ def test_a_resume_finds_what_is_still_to_be_compiled(tmp_path: Path) -> None:
         rows = model_seconds(plan, estimate(plan, state))
         info = state.begin(plan.stamp, "feed", cell_rows(plan, {}), rows, {}, {})
         note_plan(state, info.id, make_plan(planned))
-        assert Compiling.of(state, info.id).plan is None
+        assert compiled_plan(state, info.id) is None
         note_plan(state, info.id, plan)
-        found = Compiling.of(state, info.id)
-        assert found.emulated
-        (model,) = found.unfinished(state, info.id, ())
+        found = compiled_plan(state, info.id)
+        assert found is not None
+        assert is_emulated(found)
+        (model,) = more = unpublished(state, info.id, found.models, ())
         assert model.cells == plan.models[0].cells
-        assert found.unfinished(state, info.id, ("*nothing*",)) == ()
-        whole = merged(make_plan(planned), found.unfinished(state, info.id, ()))
+        assert unpublished(state, info.id, found.models, ("*nothing*",)) == ()
+        whole = merged(make_plan(planned), more)
     assert [cell.id for cell in whole.cells()] == [
         *(cell.id for cell in planned.cells), *(cell.id for cell in compiled),
     ]  # fmt: skip
-    assert merged(whole, found.plan.models if found.plan else ()) == whole
+    assert merged(whole, found.models) == whole
 
 
 def test_an_index_is_continued_and_never_begun_by_a_compilation() -> None:

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from flows.measure.measured import Choice, Finder
+from flows.measure.subjects import Choice, Finder
 from flows.packages.promotion import demand_of
 from flows.packages.reverify import subject_of
 from flows.settings.resolution import resolve

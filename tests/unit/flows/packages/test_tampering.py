@@ -21,7 +21,7 @@ from feed.interface import write_description
 from feed.layout import Layout, Manifest
 from feed.reader import pull
 from feed.verify import verify_folder, verify_published
-from flows.compile.compiling import Wanted, plans_of
+from flows.compile.plans import Wanted, plans_of
 from flows.packages import rebuild as rebuilding
 from flows.packages.promotion import promote
 from flows.packages.published import fetch_portable

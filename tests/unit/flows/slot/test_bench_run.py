@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from flows.measure import bench_run
-from flows.measure.measured import Choice
+from flows.measure.subjects import Choice
 from flows.settings.settings import Settings
 from machine.ledger import Ledger
 from machine.reservations import DISTURBS, VARIABLE

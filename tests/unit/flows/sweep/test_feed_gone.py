@@ -10,7 +10,7 @@ import pytest
 from feed.directory import DirectoryFeed
 from feed.errors import NotFound
 from flows.cli.main import main
-from flows.sweep.published import check_present
+from flows.sweep.listing import check_present
 from matrix.errors import Exit
 from tests.sweeps.in_memory import SweepHarness, make_plan, small_model
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from flows.packages.history import History, Trend, Verdict, history_of, keep_verdict
+from flows.packages.verdicts import History, Trend, Verdict, history_of, keep_verdict
 from flows.settings.settings import Settings
 from flows.settings.workspace import Workspace
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from feed.rules import STRICTEST
-from flows.plan.outlook import outlook
+from flows.plan.samples import outlook
 from matrix.catalog import Catalog
 from matrix.model import Model, PlannedModel, Source, SourceKind
 from matrix.plan import make_plan

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from flows.measure.measured import Choice, Finder
+from flows.measure.subjects import Choice, Finder
 from flows.settings.resolution import resolve
 from matrix.digest import FileEntry
 from matrix.errors import UsageError
