@@ -21,7 +21,7 @@ EXTENDED_PASSES = tuple(_NAMES["passes"]["extended"])
 FLAGS = tuple(_NAMES["winml_flags"])
 """The switches of winml-cli's optimizer."""
 CANDIDATES: Mapping[str, str] = {name: one["what"] for name, one in _NAMES["fusions"].items()}
-"""Places of a graph that a pass could rewrite, by its short name; `workers.insight` finds them."""
+"""Places of a graph that a pass could rewrite, by its short name (`workers.measure.insight`)."""
 CONCERNS: Mapping[str, tuple[str, ...]] = {
     name: tuple(one["operators"]) for name, one in _NAMES["fusions"].items() if "operators" in one
 }

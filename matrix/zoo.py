@@ -3,7 +3,7 @@ said to build.
 
 The pairs are those of the engine optimum's table of abilities; `data/zoo.toml` has seeds and sizes.
 The configurations follow from those of Transformers, so they are made where that is
-(`workers.sources.tiny`): here an entry has what is its architecture's own, and the key `TINY`.
+(`workers.sources.source`): here an entry has what is its architecture's own, and the key `TINY`.
 """
 
 from __future__ import annotations

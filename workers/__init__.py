@@ -19,7 +19,7 @@ Python from 3.10 on. The parent supervises: time limit and memory ceiling per st
 process tree killed, output drained into the cell's log, restart after a crash.
 
 Where to look: `build/` (a cell in, a package out), `store/`, `host/`, `sources/`, the engines,
-`runtimes/`, `compile/`, `measure/`, `insight.py`, `verify/` (the gate and its own process) and
+`runtimes/`, `compile/`, `measure/`, `verify/` (the gate and its own process) and
 `attest/`.
 
 The room imports `machine` and `matrix`, nothing else of ours.

@@ -144,7 +144,7 @@ def graph_insight(checker: Host, models: Mapping[str, Path]) -> Insight:
 
 
 def joined(parts: Sequence[tuple[str, Mapping[str, Any]]]) -> Insight:
-    """The facts of all components together, as `workers.insight` reports each."""
+    """The facts of all components together, as `workers.measure.insight` reports each."""
     operators: Counter[str] = Counter()
     counts: Counter[str] = Counter()
     evidence: dict[str, list[str]] = {}

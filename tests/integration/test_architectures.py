@@ -102,14 +102,14 @@ def test_a_decoder_is_compared_in_both_graphs(tmp_path: Path) -> None:
 def test_a_wrong_replacement_of_a_method_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from workers.optimum_engine.architectures import fourier
+    from workers.optimum_engine.architectures import layers
 
     def waves(size: Any) -> tuple[Any, Any]:
         cosines, sines = own(size)
         return cosines, sines * 0.98
 
-    own = fourier._waves
-    monkeypatch.setattr(fourier, "_waves", waves)
+    own = layers._waves
+    monkeypatch.setattr(layers, "_waves", waves)
     with pytest.raises(StageError, match="does not compute what the model does: logits: ") as found:
         exported(zoo()["fnet", "fill-mask"], tmp_path / "out")
     assert found.value.failure == "EXPORT"
@@ -212,23 +212,23 @@ def test_windows_of_a_text_are_those_of_transformers() -> None:
     import torch
     from transformers.models.longformer.modeling_longformer import LongformerSelfAttention
 
-    from workers.optimum_engine.architectures import longformer
+    from workers.optimum_engine.architectures import layers
 
     for length in (8, 16):
         states = torch.randn(3, length, 5)
         wanted = LongformerSelfAttention._chunk(states, 4)
-        assert torch.equal(longformer.chunk(None, states, 4), wanted)
+        assert torch.equal(layers.chunk(None, states, 4), wanted)
 
 
 def test_predicted_streams_see_what_transformers_shows_them() -> None:
     import torch
     from transformers.models.prophetnet.modeling_prophetnet import ngram_attention_bias
 
-    from workers.optimum_engine.architectures import prophetnet
+    from workers.optimum_engine.architectures import layers
 
     for length, streams in ((5, 2), (7, 3)):
         wanted = ngram_attention_bias(length, streams, "cpu", torch.float32)
-        found = prophetnet.bias(length, streams, "cpu", torch.float32)
+        found = layers.bias(length, streams, "cpu", torch.float32)
         assert torch.equal(found, wanted + 0.0)
 
 

@@ -12,8 +12,7 @@ from dataclasses import replace
 from matrix.digest import value_digest
 from matrix.model import Cell
 from matrix.status import FailureClass
-from workers.build.graph import EXPORT, INPUTS, Output, StageResults, StageTask
-from workers.build.keys import key_parts
+from workers.build.graph import EXPORT, INPUTS, Output, StageResults, StageTask, key_parts
 from workers.compile.group import STAGE, leaving_out
 from workers.compile.stage import ALONE, member_names, portable_stage
 from workers.engine import BuildPlan, StageSpec

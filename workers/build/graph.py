@@ -14,7 +14,6 @@ from typing import Any
 from matrix.digest import FileEntry, files_digest, value_digest
 from matrix.model import Cell
 from matrix.status import FailureClass
-from workers.build.keys import key_parts
 from workers.engine import SOURCE, BuildPlan, StageSpec
 from workers.errors import BuildFailed
 from workers.store.actions import Action
@@ -135,6 +134,25 @@ def within(files: tuple[FileEntry, ...], folder: str) -> tuple[FileEntry, ...]:
         for file in files
         if file.path.startswith(head)
     )
+
+
+def key_parts(
+    engine: str,
+    tools: Mapping[str, str],
+    spec: StageSpec,
+    component: str,
+    inputs: Mapping[str, str],
+) -> dict[str, Any]:
+    """What the key of one stage run is made of; `inputs` are tree digests (the source: its own
+    digest)."""
+    return {
+        "engine": engine,
+        "tools": {name: tools[name] for name in sorted(spec.tools)},
+        "stage": spec.name,
+        "component": component,
+        "params": dict(spec.params),
+        "inputs": dict(sorted(inputs.items())),
+    }
 
 
 def walk(

@@ -1,37 +1,17 @@
-"""Stage keys: the digest of everything that can change a byte of a stage's outputs.
-
-Their parts tell why a stage would run or be reused.
-"""
+"""Why each stage of a cell would run or be reused: by the parts of its key, now and before."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from workers.engine import StageSpec
+from workers.build.graph import StageTask
+from workers.store.actions import Action
 from workers.store.folder import Notes
 
 ABSENT = "(nothing)"
 NOTE = "keys"
-
-
-def key_parts(
-    engine: str,
-    tools: Mapping[str, str],
-    spec: StageSpec,
-    component: str,
-    inputs: Mapping[str, str],
-) -> dict[str, Any]:
-    """What the key of one stage run is made of; `inputs` are tree digests (the source: its own
-    digest)."""
-    return {
-        "engine": engine,
-        "tools": {name: tools[name] for name in sorted(spec.tools)},
-        "stage": spec.name,
-        "component": component,
-        "params": dict(spec.params),
-        "inputs": dict(sorted(inputs.items())),
-    }
 
 
 def diff_keys(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
@@ -82,3 +62,52 @@ def note_keys(notes: Notes, cell_id: str, now: Mapping[str, Any]) -> None:
 def last_keys(notes: Notes, cell_id: str) -> Mapping[str, Any]:
     """The keys that a cell had when it was last built (`now`) and before that (`before`)."""
     return notes.read(NOTE, cell_id) or {}
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One stage run of a cell, explained."""
+
+    stage: str
+    component: str
+    key: str
+    reused: bool
+    """Whether the store has its outputs."""
+    lines: tuple[str, ...]
+
+
+def explain(
+    runs: Iterable[tuple[StageTask, Action | None]], note: Mapping[str, Any]
+) -> list[Reason]:
+    """Of each of these runs (`Builder.keys`), by the keys that are noted of its cell."""
+    last, before = note.get("now") or {}, note.get("before") or {}
+    reasons = []
+    for task, action in runs:
+        name = f"{task.spec.name}:{task.component}"
+        lines = _compare(task, last.get(name), before.get(name), present=action is not None)
+        if action is not None and not (name in last and last[name]["key"] == task.key):
+            lines.append(f"found in the store: made for {action.subject}")
+        reasons.append(
+            Reason(task.spec.name, task.component, task.key, action is not None, tuple(lines))
+        )
+    return reasons
+
+
+def _compare(
+    now: StageTask,
+    last: Mapping[str, Any] | None,
+    before: Mapping[str, Any] | None,
+    *,
+    present: bool,
+) -> list[str]:
+    if last is None:
+        return ["this cell was never built with this store"]
+    if last["key"] != now.key:
+        return diff_keys(last["parts"], now.parts)
+    if not present:
+        return ["the key is the same, but its outputs are no longer in the store"]
+    lines = ["the key is the same as last time"]
+    if before is not None and before["key"] != last["key"]:
+        changed = diff_keys(before["parts"], last["parts"])
+        lines += [f"the last change was {line}" for line in changed]
+    return lines

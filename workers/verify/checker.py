@@ -64,7 +64,7 @@ class Checker(OrtService):
         if op == "taken":
             return taken(Path(args["file"]), args["assigned"])
         if op in {"graph", "facts"}:
-            from workers.insight import read_facts
+            from workers.measure.insight import read_facts
             from workers.measure.trace.graph import read_graph
 
             return (read_graph if op == "graph" else read_facts)(Path(args["file"]))

@@ -19,7 +19,7 @@ def run(arguments: Arguments) -> None:
     from flows.output.quantity import plain_text
     from flows.packages.builder import open_builder
     from flows.plan.planning import planned_cell
-    from workers.build.reasons import explain
+    from workers.build.keys import explain, last_keys
 
     settings = arguments.settings
     with arguments.work.read_state() as state:
@@ -29,7 +29,7 @@ def run(arguments: Arguments) -> None:
         outcome = state.outcome(info.id, cell_id)
     notices = notices_of(outcome.evidence) if outcome else []
     with open_builder(planned.plan, planned.settings) as builder:
-        reasons = explain(builder, planned.cell)
+        reasons = explain(builder.keys(planned.cell), last_keys(builder.store.notes, cell_id))
     lines = [f"{cell_id} in sweep {info.stamp}"]
     for reason in reasons:
         name = f"{reason.stage} {reason.component}".strip()

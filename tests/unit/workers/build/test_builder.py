@@ -9,10 +9,12 @@ import pytest
 
 from machine.files import hash_file
 from matrix.digest import FileEntry, tree_digest
+from matrix.model import Cell
 from tests.engines.builder import BuilderHarness
 from tests.plans.cells import LABELS, make_cell, make_model, plan_model
+from workers.build import keys
 from workers.build.builder import Builder, Built
-from workers.build.reasons import explain
+from workers.build.keys import Reason, last_keys
 from workers.errors import StoreError
 from workers.host.watch import Watching
 from workers.store import usage_of
@@ -24,6 +26,10 @@ def on_disk(built: Built) -> dict[str, tuple[str, int]]:
         for path in built.folder.rglob("*")
         if path.is_file()
     }
+
+
+def explain(builder: Builder, cell: Cell) -> list[Reason]:
+    return keys.explain(builder.keys(cell), last_keys(builder.store.notes, cell.id))
 
 
 def test_a_package_is_exactly_what_it_says(harness: BuilderHarness) -> None:

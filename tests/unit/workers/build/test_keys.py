@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from matrix.digest import value_digest
-from workers.build.keys import diff_keys, key_parts
+from workers.build.graph import key_parts
+from workers.build.keys import diff_keys
 from workers.engine import SOURCE, StageSpec
 
 TOOLS = {"onnx": "1.17", "torch": "2.4", "unused": "1"}

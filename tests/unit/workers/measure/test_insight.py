@@ -12,7 +12,7 @@ from onnx import helper
 
 from matrix.vocabulary import CANDIDATES
 from tests.engines.graphs import model
-from workers.insight import DETECTORS, View, candidates, read_facts
+from workers.measure.insight import DETECTORS, View, candidates, read_facts
 
 FLOAT = np.float32
 WEIGHTS = {
