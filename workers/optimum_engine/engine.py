@@ -99,7 +99,8 @@ class OptimumEngine:
         step = steps.get(job.stage)
         if step is None:
             raise StageError(f"the optimum engine has no stage '{job.stage}'")
-        families.register()
+        if not job.request.model["source"].get("file"):  # the only one that needs no torch
+            families.register()
         return run_step(job, step)
 
 
