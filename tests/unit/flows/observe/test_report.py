@@ -324,18 +324,19 @@ def test_the_page_is_replaced_as_a_whole_or_not_at_all(
         write(made, dest / "below-a-file.html")
 
 
-def test_the_page_takes_the_place_of_no_link_and_no_device(
-    harness: SweepHarness, tmp_path: Path
-) -> None:
-    """As root, the report took that of /dev/stdout and /dev/full."""
+def test_the_page_takes_the_place_of_no_link(harness: SweepHarness, tmp_path: Path) -> None:
     made = document(harness)
     link = tmp_path / "link.html"
     link.symlink_to(tmp_path / "report.html")
     with pytest.raises(UsageError, match=r"link.html: it is a link"):
         write(made, link)
     assert link.is_symlink()
+
+
+def test_the_page_takes_the_place_of_no_device(harness: SweepHarness) -> None:
+    """As root, the report took that of /dev/stdout and /dev/full."""
     with pytest.raises(UsageError, match="it is not a file"):
-        write(made, Path(os.devnull))
+        write(document(harness), Path(os.devnull))
 
 
 def test_a_compiled_cell_tells_what_opening_took_and_that_it_was_emulated(

@@ -30,7 +30,8 @@ SECRET = "hunter2-hunter2"
 )
 def test_a_cache_is_a_folder_or_a_server(tmp_path: Path, cache: str, where: str) -> None:
     base = tmp_path.as_posix()
-    settings = resolve({}, {"MODELMILL_CACHE": cache.replace("BASE", base)}, tmp_path)
+    path = base if base.startswith("/") else f"/{base}"  # file:///C:/cache
+    settings = resolve({}, {"MODELMILL_CACHE": cache.replace("BASE", path)}, tmp_path)
     place = place_of(settings, {})
     assert place is not None
     assert isinstance(place, HttpPlace if cache.startswith("http") else FolderPlace)
