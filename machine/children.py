@@ -129,8 +129,6 @@ class ProcessTree:
     ) -> None:
         self.popen = start(command, env=env, cwd=cwd, stdin=stdin, stderr=stderr)
         if sys.platform == "win32":
-            from machine.children import Job
-
             # The handle is not public, and a second one by pid could be another process's.
             self._job = Job(int(self.popen._handle))  # type: ignore[attr-defined]
 
