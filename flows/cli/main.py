@@ -279,10 +279,8 @@ def complete(line: str) -> None:
     """Answer a shell that completes a command line; see `modelmill completion`."""
     import argcomplete
 
-    from flows.cli.commands.completion import add_completers
-
     parser = build_parser(filled=line.split())
-    add_completers(parser)
+    import_module("flows.cli.commands.completion").add_completers(parser)
     argcomplete.autocomplete(parser)
 
 
