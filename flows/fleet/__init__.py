@@ -11,7 +11,7 @@ The state decides who builds what (leases); Prefect starts, routes, shows and ca
        (worker_folder)
 
 `parent` and `slot` are plain functions; `entrypoints` turns them into flows. Only `entrypoints`,
-`deployments`, `parent_runs`, `slot_runs` and `parent_display` import Prefect, and `launch` through
-them. A slot run that dies frees its worker slot, which takes
-the next waiting run, so no other process has to react, and machines may join at any time.
+`deployments`, `lead`, `slot_runs` and the page in `parent` import Prefect, and others through them.
+A slot run that dies frees its worker slot, which takes the next waiting run, so no other process has
+to react, and machines may join at any time.
 """

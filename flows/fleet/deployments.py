@@ -26,7 +26,7 @@ from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
 from pydantic import ValidationError
 
 from flows.fleet import entrypoints
-from flows.fleet.parent_runs import NIGHTLY, PARENT_FLOW
+from flows.fleet.lead import NIGHTLY_TAG, PARENT_FLOW
 from flows.fleet.worker import SWEEPS
 from matrix.errors import UsageError
 from matrix.needs import Words, to_text
@@ -73,7 +73,7 @@ def deploy_nightly(pool: str, cron: str, timezone: str, parameters: Mapping[str,
             name,
             pool + SWEEPS,
             parameters={"pool": pool, **parameters},
-            tags=[NIGHTLY + pool],
+            tags=[NIGHTLY_TAG + pool],
             schedules=[DeploymentScheduleCreate(schedule=schedule)],
         )
     return f"{PARENT_FLOW}/{name}"

@@ -18,10 +18,16 @@ from prefect.client.schemas.objects import State
 from prefect.states import Cancelled, Completed, Failed
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from flows.fleet.lead import NIGHTLY, Heartbeat, earlier_night
-from flows.fleet.parent import Parent
-from flows.fleet.parent_display import ParentDisplay
-from flows.fleet.parent_runs import AWAY, PARENT_FLOW, another_parent, nightly_of, this_run
+from flows.fleet.lead import (
+    NIGHTLY,
+    PARENT_FLOW,
+    Heartbeat,
+    another_parent,
+    earlier_night,
+    nightly_of,
+    this_run,
+)
+from flows.fleet.parent import Parent, ParentDisplay
 from flows.fleet.run import FleetRun, read_run, state_url, values_of
 from flows.fleet.slot import FleetSlot
 from flows.fleet.slot_runs import SLOT_FLOW, SlotRuns
@@ -145,7 +151,7 @@ def _sweep(
     worker = WorkerFolder.of(os.environ)
     with worker.busy() if worker else nullcontext(), ExitStack() as living:
         settings = recorded.settings(os.environ, cwd)
-        lead = Parent(state, recorded, settings, stop, AWAY, worker)
+        lead = Parent(state, recorded, settings, stop, worker)
         if recorded.id:  # to begin may take long
             living.enter_context(Heartbeat(state, recorded.sweep, settings.heartbeat))
         led, run = lead.begin()

@@ -16,10 +16,10 @@ from datetime import date
 from functools import partial
 from typing import Any
 
-from flows.fleet.lead import ParentWatch
-from flows.fleet.parent_runs import (
+from flows.fleet.lead import (
     AWAY,
     CANCELLED,
+    ParentWatch,
     another_parent,
     check_deployed,
     reached,

@@ -2,23 +2,40 @@
 
 It builds nothing and may die: the slots continue and record, and a resume starts another parent.
 One parent leads at a time, the one that began last; an older one ends. A parent whose worker drains
-or was killed starts a successor on another worker and ends.
+or was killed starts a successor on another worker and ends. While the Prefect server is away, slots
+go on, and the page of the parent's flow run lacks what happens meanwhile.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
+from uuid import UUID
 
+from prefect.client.orchestration import SyncPrefectClient
+
+from feed.azure.address import package_page
+from flows.fleet.launch import count_slots
+from flows.fleet.lead import AWAY
 from flows.fleet.run import FLAGS, FleetRun, record_run
 from flows.fleet.worker_folder import WorkerFolder
+from flows.observe.progress import SweepProgress
+from flows.observe.summaries import REPORT_NAME, write_summaries
+from flows.observe.summaries.document import SummaryDocument, summary_document
+from flows.observe.summaries.markdown import markdown
 from flows.observe.summary import Summary, summarize
 from flows.observe.unserved import UNSERVED, unserved_groups
+from flows.observe.views import View
+from flows.output.masking import masked
 from flows.packages.signing import signer_of
+from flows.prefect.display import REPORT
+from flows.prefect.shown_run import ShownRun
+from flows.report.collect import collect
+from flows.report.page import write as write_page
 from flows.settings.settings import Settings
 from flows.settings.workspace import Workspace
 from flows.stop import Stop
@@ -26,7 +43,8 @@ from flows.sweep.cancellation import StoppedElsewhere, stop_for_all
 from flows.sweep.lifecycle import Sweep, among
 from matrix.errors import Unusable
 from matrix.needs import Words, serves
-from state.records import Kind
+from matrix.slugs import slug
+from state.records import Event, Kind
 from state.state import State
 
 if TYPE_CHECKING:
@@ -37,10 +55,10 @@ HELPLESS = 1800.0
 """Seconds after which a sweep ends on which no machine can work."""
 LEADS = "leads"
 """Key of the notice with which a parent takes the lead."""
-
 SUCCESSOR_TRIES = 150
 """How often a server that is away is asked for another parent, five minutes in all: a sweep without
 a parent ends only when somebody resumes it."""
+_INTERVAL = 5.0
 
 
 @dataclass(slots=True)
@@ -51,8 +69,6 @@ class Parent:
     run: FleetRun
     settings: Settings
     stop: Stop
-    away: tuple[type[Exception], ...] = ()
-    """What `SlotRuns` raises while the Prefect server is away, without which slots go on."""
     worker: WorkerFolder | None = None
     _unserved: list[dict[str, object]] = field(default_factory=list)
     """As it was last noted."""
@@ -94,7 +110,7 @@ class Parent:
                 # the server is asked for anything: it may be slow, and a cancelled run is killed.
                 if self.stop and not isinstance(self.stop.error, StoppedElsewhere):
                     stop_for_all(self.state, run.sweep, self.stop.error)
-                with suppress(*self.away):
+                with suppress(*AWAY):
                     slots.cancel_waiting()
         return over
 
@@ -110,7 +126,7 @@ class Parent:
             demand = self._demand(run.sweep, selected)
             if demand is None:
                 return True
-            with suppress(*self.away):  # the next round asks again
+            with suppress(*AWAY):  # the next round asks again
                 self._submit_slots(run.sweep, slots, demand)
             self.stop.wait(INTERVAL)
         return True
@@ -123,7 +139,7 @@ class Parent:
     def _left(self, slots: SlotRuns) -> bool:
         """Ask for another parent; whether one is under way, or the server stays away."""
         self._successor_tries += 1
-        with suppress(*self.away):
+        with suppress(*AWAY):
             slots.start_another_parent()
             return True
         return self._successor_tries >= SUCCESSOR_TRIES
@@ -182,3 +198,65 @@ class Parent:
             told = failing[min(failing)]
             hint = f"repair it, then: modelmill resume {self.run.plan.stamp} --fleet"
             self.stop.ask(Unusable(f"no machine of the fleet can work: {told}", hint=hint))
+
+
+@dataclass(slots=True)
+class ParentDisplay(View):
+    """The page of the parent's flow run, which every tick brings up to date."""
+
+    client: SyncPrefectClient
+    sweep: Sweep
+    shown: ShownRun
+    progress: SweepProgress
+    _updated: float = float("-inf")
+
+    def name_and_tag(self, run: UUID, tags: Iterable[str]) -> None:
+        """A run that a schedule started does not know its stamp when it begins."""
+        with suppress(*AWAY):
+            self.client.update_flow_run(run, name=f"sweep-{self.shown.plan.stamp}", tags=list(tags))
+
+    def event(self, event: Event, progress: SweepProgress) -> None:  # noqa: ARG002 - the view's interface
+        """Write a line of the log about a cell that has ended."""
+        self.shown.log(event)
+
+    def tick(self, progress: SweepProgress) -> None:
+        """Update the log and the progress bar, every few seconds."""
+        if time.monotonic() >= self._updated + _INTERVAL:
+            self._updated = time.monotonic()
+            count_slots(self.sweep.state, self.sweep.info.id, progress)
+            self._update()
+
+    def close(self) -> None:
+        """Show where log and progress bar end."""
+        self._update()
+
+    def _update(self) -> None:
+        with suppress(*AWAY):
+            self.shown.show_progress(self.client, self.progress, now=True)
+            self.shown.send_logs(self.client)
+
+    def result(self, index: str | None) -> None:
+        """The table of outcomes and the summary, with links to the report and the index package."""
+        state, info, package = self.sweep.state, self.sweep.info, self.sweep.plan.index_package
+        with suppress(*AWAY):
+            told = summary_document(state, info)
+            report = _write_files(state, told, self.sweep.settings)
+            text = masked(markdown(told))
+            if index:
+                page, name = package_page(info.feed, package, index), f"{package} {index}"
+                text += f"\nIndex of this sweep: {f'[{name}]({page})' if page else f'`{name}`'}\n"
+            link = f"The whole report: [{report}]({report})" if report else None
+            text += f"\n{link or REPORT.format(info.stamp)}\n"
+            self.shown.show_result(self.client, state.outcomes(info.id, brief=True), text)
+
+
+def _write_files(state: State, told: SummaryDocument, settings: Settings) -> str | None:
+    """Write the summary files where this machine keeps them; returns the report's address."""
+    if not settings.summary:
+        return None
+    stamp = slug(told.summary.stamp)  # a stamp is one; a name in the state may be any path
+    folder = settings.path(settings.summary) / stamp
+    write_summaries(folder, told)
+    write_page(collect(state, told), folder / REPORT_NAME)
+    base = settings.summary_url
+    return f"{str(base).rstrip('/')}/{stamp}/{REPORT_NAME}" if base else None

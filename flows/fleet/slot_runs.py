@@ -30,7 +30,7 @@ from prefect.client.schemas.sorting import FlowRunSort
 from prefect.deployments import run_deployment
 from prefect.states import Cancelled
 
-from flows.fleet.parent_runs import FINAL, PARENT_FLOW, UNFINISHED, runs_of
+from flows.fleet.lead import FINAL, PARENT_FLOW, UNFINISHED, runs_of
 from matrix.needs import Words, from_text
 
 SLOT_FLOW = "modelmill-slot"

@@ -17,7 +17,7 @@ from pathlib import Path
 from flows.fleet.run import state_url
 from flows.fleet.worker_folder import CWD, FOLDER, WORDS, WorkerFolder
 from flows.output.quantity import brief, counted, plain_text, show_size
-from flows.packages.cache import place_of
+from flows.packages.builder import place_of
 from flows.plan.needs import words_here
 from flows.settings.engines import engine_spec, slot_count
 from flows.settings.settings import Settings

@@ -24,8 +24,7 @@ from flows.observe.summary import Summary
 from flows.observe.unserved import UNSERVED, unserved_groups
 from flows.observe.views import choose_view
 from flows.output.quantity import counted
-from flows.packages.builder import open_builder
-from flows.packages.cache import place_of
+from flows.packages.builder import open_builder, place_of
 from flows.packages.signing import signer_of
 from flows.plan.needs import words_here
 from flows.plan.planning import notice_lines, size_of

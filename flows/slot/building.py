@@ -16,7 +16,7 @@ from tenacity import (
 )
 
 from flows.slot.cell_work import CellWork
-from flows.slot.hub_outage import concerns
+from flows.slot.context import concerns
 from flows.slot.publishing import group_detail
 from machine.reservations import DISTURBS
 from machine.waits import Cancelled, untold

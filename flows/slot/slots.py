@@ -17,8 +17,7 @@ from typing import Any
 
 from flows.features import feature
 from flows.observe.progress import CACHE
-from flows.packages.builder import attester_of, builder_of
-from flows.packages.cache import open_cache
+from flows.packages.builder import attester_of, builder_of, open_cache
 from flows.plan.estimates import estimate
 from flows.settings.engines import slot_count
 from flows.settings.workspace import Workspace

@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from flows.fleet.parent_runs import PARENT_FLOW
+from flows.fleet.lead import PARENT_FLOW
 from flows.fleet.slot_runs import SLOT_FLOW
 from matrix.errors import Exit
 from matrix.status import FailureClass

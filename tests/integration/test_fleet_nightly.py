@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
-from flows.fleet.parent_runs import PARENT_FLOW
+from flows.fleet.lead import PARENT_FLOW
 from state.state import open_state
 from tests.fleets.machines import POOL, FleetProject, fleet_project, prefect_server
 from tests.machine.timing import eventually

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.fleet.parent_runs import PARENT_FLOW
+from flows.fleet.lead import PARENT_FLOW
 from flows.fleet.slot_runs import SLOT_FLOW
 from flows.observe.unserved import NOT_TAKEN_UP
 from tests.fleets.machines import Fleet, start_fleet, wait_for

@@ -31,7 +31,7 @@ def run(arguments: Arguments) -> None:
         raise UsageError("there is no Prefect server to deploy to", hint="set PREFECT_API_URL")
     waiting_for("asking the Prefect server")
     from flows.fleet.deployments import deploy, deploy_nightly, deploy_notification
-    from flows.fleet.parent_runs import reached
+    from flows.fleet.lead import reached
 
     with reached():
         names = deploy(arguments.pool)

@@ -38,7 +38,7 @@ def run(arguments: Arguments) -> None:
     waiting_for("looking for what works on this machine")
     words = worker.preflight(os.environ)
     from flows.fleet.deployments import announce
-    from flows.fleet.parent_runs import reached
+    from flows.fleet.lead import reached
 
     with reached():
         announce(arguments.pool, queue_name(words), words)

@@ -6,7 +6,7 @@ import httpx
 import pytest
 from prefect.exceptions import ObjectNotFound
 
-from flows.fleet.parent_runs import reached
+from flows.fleet.lead import reached
 from matrix.errors import Exit, Unusable
 
 URL = "http://user:s3cret@server:4200/api"

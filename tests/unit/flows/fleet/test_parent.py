@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import httpx
 import pytest
 import securesystemslib.signer  # noqa: F401 - its import starts a process, which no test may
 
@@ -54,7 +55,7 @@ class Slots(SlotRuns):
 
     def served_queues(self) -> dict[str, Words]:
         if self.away:
-            raise ConnectionError("the server is away")
+            raise httpx.ConnectError("the server is away")
         return self.served
 
     def refresh(self) -> None:
@@ -77,14 +78,14 @@ class Slots(SlotRuns):
     def _do(self, what: str) -> None:
         self.done.append(what)
         if self.away:
-            raise ConnectionError("the server is away")
+            raise httpx.ConnectError("the server is away")
 
 
 def parent_of(
     state: State, run: FleetRun, root: Path, stop: Stop, orders: WorkerFolder | None = None
 ) -> Parent:
     settings = run.settings({"MODELMILL_HOME": str(root / "home")}, root)
-    return Parent(state, run, settings, stop, (ConnectionError,), orders)
+    return Parent(state, run, settings, stop, orders)
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from flows.fleet.parent_display import _write_files
+from flows.fleet.parent import _write_files
 from flows.observe.summaries import REPORT_NAME
 from flows.observe.summaries.document import summary_document
 from flows.settings.resolution import resolve

@@ -9,8 +9,8 @@ import httpx
 import pytest
 from prefect.states import Cancelled, Cancelling, Completed, Crashed, Failed, Pending, Running
 
-from flows.fleet import parent_runs as module
-from flows.fleet.parent_runs import another_parent, refused
+from flows.fleet import lead as module
+from flows.fleet.lead import another_parent, refused
 from flows.fleet.run import FleetRun
 from tests.sweeps.in_memory import make_plan, small_model
 

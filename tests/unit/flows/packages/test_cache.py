@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.packages.cache import place_of
+from flows.packages.builder import place_of
 from flows.settings.resolution import resolve
 from matrix.errors import UsageError
 from workers.store.cache_folder import FolderPlace
@@ -40,7 +40,7 @@ def test_a_cache_is_a_folder_or_a_server(tmp_path: Path, cache: str, where: str)
 
 def test_a_drive_of_windows_in_a_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = resolve({}, {"MODELMILL_CACHE": "file:///C:/cache"}, tmp_path)
-    monkeypatch.setattr("flows.packages.cache.WINDOWS", True)
+    monkeypatch.setattr("flows.packages.builder.WINDOWS", True)
     place = place_of(settings, {})
     assert place is not None
     assert place.where.replace("\\", "/") == "C:/cache"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from flows.observe.progress import OUTAGE, SweepProgress
-from flows.slot.hub_outage import PAUSE, HubOutage, concerns
+from flows.slot.context import PAUSE, HubOutage, concerns
 from matrix.model import Source, SourceKind
 from matrix.status import FailureClass
 from state.records import Kind
