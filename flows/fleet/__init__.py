@@ -12,6 +12,6 @@ The state decides who builds what (leases); Prefect starts, routes, shows and ca
 
 `parent` and `slot` are plain functions; `entrypoints` turns them into flows. Only `entrypoints`,
 `deployments`, `lead`, `slot_runs` and the page in `parent` import Prefect, and others through them.
-A slot run that dies frees its worker slot, which takes the next waiting run, so no other process has
-to react, and machines may join at any time.
+A slot run that dies frees its worker slot, which takes the next waiting run, so no other process
+has to react, and machines may join at any time.
 """

@@ -29,8 +29,7 @@ from flows.fleet.lead import (
 from flows.fleet.run import FLAGS, FleetRun, NoFleetRun, last_run, record_run, state_url, values_of
 from flows.observe.following import Follower
 from flows.observe.progress import SweepProgress
-from flows.observe.summaries import clear_summaries, write_summaries
-from flows.observe.summaries.document import LastRun, summary_document
+from flows.observe.summaries import clear_summaries
 from flows.observe.summary import summary_of
 from flows.observe.views import choose_view
 from flows.output.activity import waiting_for
@@ -38,7 +37,7 @@ from flows.plan.estimates import estimate
 from flows.plan.planning import catalog_reference, plan_of, size_of
 from flows.plan.recorded import TUNING, recall, with_other_catalogs
 from flows.run.resume import failed_cells
-from flows.run.run import print_ended
+from flows.run.run import tell_ended
 from flows.settings.settings import CHANGEABLE, OPTIONS, Settings
 from flows.settings.workspace import Workspace, find_sweep
 from flows.stop import Stop, stopped_by_signals
@@ -102,14 +101,10 @@ class Launch:
             if stop:
                 cancel_sweep(opened, run.sweep)
             sweep.info = info = opened.sweep(run.sweep)
-            if self.settings.summary:
-                folder = self.settings.path(self.settings.summary)
-                write_summaries(folder, summary_document(opened, info))
             code = Exit.INTERRUPTED if stop else Exit(info.exit_code or 0)
             index = [one.data for one in opened.events(info.id, run.id, kind=Kind.INDEX)]
             version = (index[-1] or {}).get("version") if index else None
-            summary, took = summary_of(opened, info), LastRun.of(opened, info)
-            print_ended(sweep, summary, version, took, code, self.as_json)
+            tell_ended(opened, sweep, summary_of(opened, info), version, code, self.as_json)
             if asked := self.values.get(TUNING):
                 name, as_json = self.plan.stamp, self.as_json
                 held = conclude_tunings(opened, self.settings, name, asked, as_json=as_json)

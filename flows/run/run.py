@@ -80,14 +80,12 @@ class Run:
         if self.settings.summary:
             clear_summaries(self.settings.path(self.settings.summary))
         # Up to the last line: a second Ctrl-C must not cut off the summary of the first.
-        with stopped_by_signals(self._stop):
-            with work.open_state() as opened:
-                settings, stop = self.settings, self._stop
-                sweep = Sweep(self.plan, settings, opened, feed, stop, self.recorded, self.again)
-                summary, index = self._run(sweep)
-                took = LastRun.of(opened, sweep.info)
-            code = summary.exit_code(self._stop)
-            print_ended(sweep, summary, index, took, code, self.as_json, unshown=self._unshown)
+        with stopped_by_signals(self._stop), work.open_state() as opened:
+            settings, stop = self.settings, self._stop
+            sweep = Sweep(self.plan, settings, opened, feed, stop, self.recorded, self.again)
+            summary, index = self._run(sweep)
+            code, unshown = summary.exit_code(self._stop), self._unshown
+            tell_ended(opened, sweep, summary, index, code, self.as_json, unshown=unshown)
         return code
 
     def _run(self, sweep: Sweep) -> tuple[Summary, str | None]:
@@ -113,11 +111,7 @@ class Run:
                         ):
                             run_slots(context, slots)
                     _note_unserved(state, info.id, offers)  # now it is known what can be measured
-            ended = sweep.finish()  # what is shown ends with how it ended
-        if self.settings.summary:
-            folder = self.settings.path(self.settings.summary)
-            write_summaries(folder, summary_document(state, info))
-        return ended
+            return sweep.finish()  # what is shown ends with how it ended
 
     def _offers(self) -> Words:
         """What this machine offers of what the plan may need."""
@@ -174,17 +168,21 @@ class Run:
         sys.stdout.flush()
 
 
-def print_ended(
+def tell_ended(
+    state: State,
     sweep: Sweep,
     summary: Summary,
     index: str | None,
-    took: LastRun,
     code: Exit,
     as_json: bool,
     *,
     unshown: str = "",
 ) -> None:
-    """Print how a run ended."""
+    """Write the summary files that were asked for, and print how a run ended."""
+    if sweep.settings.summary:
+        folder = sweep.settings.path(sweep.settings.summary)
+        write_summaries(folder, summary_document(state, sweep.info))
+    took = LastRun.of(state, sweep.info)
     if as_json:
         ended = {"index": index, "exit_code": int(code), "unshown": unshown or None}
         document = {"type": "summary", **summary.to_json(), **took.to_json(), **ended}
