@@ -119,7 +119,7 @@ class Launch:
         if not self.as_json:
             print(f"sweep {self.plan.stamp}: {size_of(self.plan)}")
             print(f"on the fleet {self.pool} -> {sweep.feed.name}", flush=True)
-            for line in sweep.earlier.lines(self.plan.stamp, sweep.flags):
+            for line in sweep.earlier:
                 print(line, flush=True)
         return run
 

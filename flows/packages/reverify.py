@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -163,16 +162,6 @@ def _unreadable(path: Path, why: str) -> UsageError:
     return UsageError(f"{path} cannot be read: {why}", hint="is this a package? pull it again")
 
 
-@dataclass(frozen=True, slots=True)
-class Again:
-    """A published cell, verified again."""
-
-    cell: IndexCell
-    climbed: Climbed
-    history: History | None
-    """None: its own provider could not be used after all."""
-
-
 def runnable(
     settings: Settings, stamp: str, runtimes: Runtimes
 ) -> tuple[list[IndexCell], dict[str, str]]:
@@ -212,8 +201,11 @@ def _own(work: Workspace, runtimes: Runtimes, column: str) -> Runtime | Missing:
     return found
 
 
-def verified_again(settings: Settings, stamp: str, told: Callable[[str], None]) -> Iterator[Again]:
-    """Each cell with what its verdicts come to; `told` hears which targets are left out."""
+def verified_again(
+    settings: Settings, stamp: str, told: Callable[[str], None]
+) -> Iterator[tuple[IndexCell, Climbed, History | None]]:
+    """Each cell with what its verdicts come to, or None if its own provider could not be used after
+    all; `told` hears which targets are left out."""
     with verifying(settings, again=True) as verifier:
         cells, missing = runnable(settings, stamp, verifier.runtimes)
         for target, why in missing.items():
@@ -225,4 +217,4 @@ def verified_again(settings: Settings, stamp: str, told: Callable[[str], None]) 
                 built = build_record(found.folder)
             keep_evidence(settings, tree, climbed)
             history = keep_verdict(settings, tree, climbed.to_json(), built)
-            yield Again(cell, climbed, history)
+            yield cell, climbed, history

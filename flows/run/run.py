@@ -163,7 +163,7 @@ class Run:
         if wrong := sweep.seeded.corrected:
             lacks = f"{counted(len(wrong), 'digest')} that the feed does not have"
             print(f"note: the state had {lacks}, corrected: {wrong[0]}")
-        for line in sweep.earlier.lines(self.plan.stamp):
+        for line in sweep.earlier:
             print(line)
         sys.stdout.flush()
 

@@ -75,7 +75,7 @@ class CellWork:
         self, status: Status, facts: Facts | None = None, stages: Sequence[StageRun] = ()
     ) -> None:
         """One transaction; raises `LeaseLost` when the model is no longer ours."""
-        if self.lease.activity is not None and self.lease.activity.cell == self.id:
+        if self.lease.activity and self.lease.activity[0] == self.id:
             self.lease.activity = None
         self.sweep.state.record(
             self.lease.lease, self.sweep.info.id, self.id, status, facts or Facts(), stages=stages

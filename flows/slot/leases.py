@@ -33,27 +33,20 @@ ACTIVITY_SECONDS = 2.0
 """The shortest time between two writes of an activity."""
 
 
-@dataclass(frozen=True, slots=True)
-class Activity:
-    """What a slot is doing now."""
-
-    cell: str
-    text: str
-
-
 @dataclass(slots=True, eq=False)
 class RenewedLease:
     """A lease that is being renewed. `gone` is set when it is lost or everything stops."""
 
     lease: Lease
     gone: threading.Event = field(default_factory=threading.Event)
-    activity: Activity | None = None
-    """What the slot is doing; any thread may set it, this module writes it."""
-    _written: Activity | None = None
+    activity: tuple[str, str] | None = None
+    """The cell that the slot is at, and what it is doing; any thread may set it, this module writes
+    it."""
+    _written: tuple[str, str] | None = None
 
     def say(self, cell: str, text: str) -> None:
         """Let those who watch see what is being done for a cell."""
-        self.activity = Activity(cell, text[:MOST_ACTIVITY])
+        self.activity = (cell, text[:MOST_ACTIVITY])
 
 
 class LeaseRenewer(Background):
@@ -102,7 +95,7 @@ class LeaseRenewer(Background):
         if activity == one._written:
             return
         with suppress(StateError):  # the work does not depend on it
-            cell, text = (activity.cell, activity.text) if activity else (None, None)
+            cell, text = activity or (None, None)
             self._state.set_activity(one.lease, cell, text)
             one._written = activity
 

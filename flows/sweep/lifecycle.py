@@ -40,28 +40,6 @@ AGAIN = tuple(kind for kind in FailureClass if kind.may_pass)
 """Causes outside the build that may be gone: a missing tool, a full disk, the network, a login."""
 
 
-@dataclass(frozen=True, slots=True)
-class EarlierFailures:
-    """Cells that failed in earlier runs of the sweep, counted by class.
-
-    A new run tries those again whose cause may be gone. The others fail again until the catalog or
-    the settings change: it leaves them, says so, and prints the command that retries them.
-    """
-
-    tried: Counter[FailureClass] = field(default_factory=Counter)
-    left: Counter[FailureClass] = field(default_factory=Counter)
-
-    def lines(self, stamp: str, flags: str = "") -> list[str]:
-        """Lines for people. `flags`: what the commands need besides the stamp."""
-        lines = []
-        if self.tried:
-            lines.append(f"failed before, tried again: {_counted(self.tried)}")
-        if self.left:
-            again = f"to try them again: modelmill retry {stamp}{flags}"
-            lines.append(f"failed before, left as they are: {_counted(self.left)}; {again}")
-        return lines
-
-
 @dataclass(slots=True)
 class Sweep:
     """One run of a sweep: begun, that is recorded and seeded, then worked on, at last finished."""
@@ -83,7 +61,8 @@ class Sweep:
     """Seconds in which an outage of the feed may end."""
     newest: Mapping[str, Published] = field(default_factory=dict)
     """The newest version of each cell under any stamp; only filled with `--if-changed`."""
-    earlier: EarlierFailures = field(default_factory=EarlierFailures)
+    earlier: list[str] = field(default_factory=list)
+    """What to say of the failures of earlier runs."""
     seeded: Seeded = field(default_factory=lambda: Seeded(0))
     info: SweepInfo = field(init=False)
     """How the state knows it, once it is recorded."""
@@ -141,7 +120,12 @@ class Sweep:
         self.is_recorded(info)
 
     def look_back(self) -> set[str]:
-        """Count the failed cells of earlier runs; returns those that this run takes up."""
+        """Count the failed cells of earlier runs; returns those that this run takes up.
+
+        It tries those again whose cause may be gone. The others fail again until the catalog or the
+        settings change: it leaves them, and says which command retries them.
+        """
+        self.earlier.clear()
         if self.info.created:
             return set()
         cells = {item.id for item in self.plan.packages()}
@@ -156,10 +140,12 @@ class Sweep:
             for cell, kind in failed.items()
             if (kind in AGAIN if again is None else cell in again)
         }
-        self.earlier = EarlierFailures()
-        for cell, kind in failed.items():
-            if not is_export(cell):
-                (self.earlier.tried if cell in tried else self.earlier.left)[kind] += 1
+        ours = [cell for cell in failed if not is_export(cell)]
+        if taken := Counter(failed[cell] for cell in ours if cell in tried):
+            self.earlier.append(f"failed before, tried again: {_counted(taken)}")
+        if left := Counter(failed[cell] for cell in ours if cell not in tried):
+            again = f"to try them again: modelmill retry {self.plan.stamp}{self.flags}"
+            self.earlier.append(f"failed before, left as they are: {_counted(left)}; {again}")
         return tried
 
     @property

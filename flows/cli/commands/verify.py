@@ -65,13 +65,13 @@ def _batch(arguments: Arguments) -> Exit:
     from flows.packages.reverify import verified_again
 
     rows, failed = list[dict[str, Any]](), False
-    for one in verified_again(arguments.settings, arguments.batch, tell):
-        failed = failed or bool(one.climbed.failed)
-        trend = one.history.trend if one.history else "not run on its own provider"
-        rows.append({"cell": one.cell.id, "tree": one.cell.tree, "trend": trend,
-                     "verdicts": to_json(one.history), **one.climbed.to_json()})  # fmt: skip
+    for cell, climbed, history in verified_again(arguments.settings, arguments.batch, tell):
+        failed = failed or bool(climbed.failed)
+        trend = history.trend if history else "not run on its own provider"
+        rows.append({"cell": cell.id, "tree": cell.tree, "trend": trend,
+                     "verdicts": to_json(history), **climbed.to_json()})  # fmt: skip
         if not arguments.json:
-            print(f"{one.cell.id}  {one.history or trend}", flush=True)
+            print(f"{cell.id}  {history or trend}", flush=True)
     if arguments.json:
         print_json(rows)
     else:

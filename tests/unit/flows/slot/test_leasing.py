@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from flows.slot.leases import Activity, LeaseRenewer
+from flows.slot.leases import LeaseRenewer
 from flows.stop import Stop
 from state.errors import StateError, StateUnavailable
 from state.records import Lease
@@ -92,7 +92,7 @@ def test_what_a_slot_is_doing_is_written_once_per_change_and_after_an_outage() -
     beats.away = 2
     with keeper(beats, Stop()) as keeping, keeping.renewing(LEASE) as held:
         for number in (1, 2):
-            held.activity = Activity("m@t", f"calibrating {number}/2")
+            held.activity = ("m@t", f"calibrating {number}/2")
             assert eventually(lambda: len(beats.activities) == number)  # noqa: B023 - called here
         held.activity = None
         assert eventually(lambda: (None, None) in beats.activities)
@@ -108,6 +108,6 @@ def test_a_flood_of_progress_is_not_a_flood_of_writes() -> None:
     renewer = LeaseRenewer(cast("State", cast("Any", beats)), Stop(), ttl=4 * LIMIT)
     with renewer as keeping, keeping.renewing(LEASE) as held:
         for number in range(100_000):
-            held.activity = Activity("m@t", f"calibrating {number}/100000")
+            held.activity = ("m@t", f"calibrating {number}/100000")
         assert eventually(lambda: len(beats.activities) > 0)
     assert len(beats.activities) < 10
