@@ -54,7 +54,7 @@ NIGHTLY = "nightly"
 _BEATS = 4
 _LEAST = 60.0
 """A busy machine may be silent for that long."""
-_AWAY = 30.0
+_GAP = 30.0
 """Seconds between two looks after which the state was away, and everybody silent."""
 
 
@@ -105,7 +105,7 @@ class ParentWatch:
         if beat:
             self._seen, self._since, self._asked = beat[0].id, now, 0
             self._limit = beat[1]
-        elif now - self._looked > _AWAY:
+        elif now - self._looked > _GAP:
             self._since = now
         self._looked = now
         if now - self._since > self._limit and self.ask(f"{self._seen}-{self._asked + 1}"):

@@ -13,7 +13,6 @@ import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 from uuid import UUID
 
 from prefect.client.orchestration import SyncPrefectClient
@@ -22,6 +21,7 @@ from feed.azure.address import package_page
 from flows.fleet.launch import count_slots
 from flows.fleet.lead import AWAY
 from flows.fleet.run import FLAGS, FleetRun, record_run
+from flows.fleet.slot_runs import SlotRuns
 from flows.fleet.worker_folder import WorkerFolder
 from flows.observe.progress import SweepProgress
 from flows.observe.summaries import REPORT_NAME, write_summaries
@@ -47,10 +47,8 @@ from matrix.slugs import slug
 from state.records import Event, Kind
 from state.state import State
 
-if TYPE_CHECKING:
-    from flows.fleet.slot_runs import SlotRuns
-
 INTERVAL = 2.0
+"""Seconds between two rounds."""
 HELPLESS = 1800.0
 """Seconds after which a sweep ends on which no machine can work."""
 LEADS = "leads"
@@ -58,7 +56,8 @@ LEADS = "leads"
 SUCCESSOR_TRIES = 150
 """How often a server that is away is asked for another parent, five minutes in all: a sweep without
 a parent ends only when somebody resumes it."""
-_INTERVAL = 5.0
+_UPDATE = 5.0
+"""Seconds between two updates of its page."""
 
 
 @dataclass(slots=True)
@@ -221,7 +220,7 @@ class ParentDisplay(View):
 
     def tick(self, progress: SweepProgress) -> None:
         """Update the log and the progress bar, every few seconds."""
-        if time.monotonic() >= self._updated + _INTERVAL:
+        if time.monotonic() >= self._updated + _UPDATE:
             self._updated = time.monotonic()
             count_slots(self.sweep.state, self.sweep.info.id, progress)
             self._update()
