@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import partial
 from typing import Any
@@ -37,15 +37,15 @@ from flows.plan.estimates import estimate
 from flows.plan.planning import catalog_reference, plan_of, size_of
 from flows.plan.recorded import TUNING, recall, with_other_catalogs
 from flows.run.resume import failed_cells
-from flows.run.run import tell_ended
+from flows.run.run import Run, tell_ended
 from flows.settings.settings import CHANGEABLE, OPTIONS, Settings
 from flows.settings.workspace import Workspace, find_sweep
 from flows.stop import Stop, stopped_by_signals
 from flows.sweep.cancellation import RELEASED, cancel_sweep
 from flows.sweep.lifecycle import Sweep
 from flows.tune.batch import Order, begin_shared, is_catalog, of_fleet, read_tuning, rows_of
+from flows.tune.conclusion import champions_file, conclude
 from flows.tune.document import report_lines
-from flows.tune.learning import champions_file, conclude
 from flows.tune.record import cell_of, recorded
 from machine.waits import untold
 from matrix.codec import to_json
@@ -72,27 +72,21 @@ class ParentLost(MillError):
 
 
 @dataclass(slots=True)
-class Launch:
-    """One call of sweep, resume or retry with `--fleet`."""
+class Launch(Run):
+    """One run of `sweep`, `resume` or `retry` with `--fleet`."""
 
-    plan: Plan
-    settings: Settings
-    values: Mapping[str, Any]
-    pool: str
-    as_json: bool = False
-    again: Collection[str] | None = None
-    """As in `flows.sweep.lifecycle.Sweep`."""
+    pool: str = field(kw_only=True)
 
     def go(self) -> Exit:
-        """Record and start the run, follow it, say how it ended."""
+        """Record and start it, follow it, say how it ended."""
         check_server(self.pool)
         if self.settings.summary:
             clear_summaries(self.settings.path(self.settings.summary))
-        stop = Stop()
+        stop = self._stop
         with open_state(state_url(self.settings)) as opened, stopped_by_signals(stop, RELEASED + 5):
             state = opened.patient(Patience(stop.wait))
             feed = Workspace(self.settings).open_feed()
-            sweep = Sweep(self.plan, self.settings, state, feed, stop, self.values, self.again)
+            sweep = Sweep(self.plan, self.settings, state, feed, stop, self.recorded, self.again)
             sweep.by_memory, sweep.flags = True, FLAGS
             run = self._record(sweep)
             with reached():
@@ -105,7 +99,7 @@ class Launch:
             index = [one.data for one in opened.events(info.id, run.id, kind=Kind.INDEX)]
             version = (index[-1] or {}).get("version") if index else None
             tell_ended(opened, sweep, summary_of(opened, info), version, code, self.as_json)
-            if asked := self.values.get(TUNING):
+            if asked := self.recorded.get(TUNING):
                 name, as_json = self.plan.stamp, self.as_json
                 held = conclude_tunings(opened, self.settings, name, asked, as_json=as_json)
                 code = Exit.CELLS_FAILED if code is Exit.OK and not held else code
@@ -114,7 +108,7 @@ class Launch:
     def _record(self, sweep: Sweep) -> FleetRun:
         sweep.record(estimate(self.plan, sweep.state))
         sweep.look_back()  # the parent takes the failed cells up, once nothing else can stop it
-        run = FleetRun(sweep.info.id, self.plan, self.values, sweep.feed.name, again=self.again)
+        run = FleetRun(sweep.info.id, self.plan, self.recorded, sweep.feed.name, again=self.again)
         run = replace(run, id=record_run(sweep.state, run))
         if not self.as_json:
             print(f"sweep {self.plan.stamp}: {size_of(self.plan)}")
@@ -175,7 +169,7 @@ def sweep_on_fleet(
     settings: Settings, plan: Plan, catalog: str, pool: str, *, as_json: bool
 ) -> Exit:
     """Run a new sweep, or a planned one again."""
-    return Launch(plan, settings, values_of(settings, catalog), pool, as_json).go()
+    return Launch(plan, settings, values_of(settings, catalog), as_json, pool=pool).go()
 
 
 def resume_on_fleet(
@@ -211,13 +205,13 @@ def launch_of(
     except NoFleetRun:
         recalled, catalog = recall(settings, info.stamp, info.settings)
         plan = plan_of(recalled, catalog, date.today())  # noqa: DTZ011 - the user's date
-        return Launch(plan, recalled, values_of(recalled, catalog), pool, as_json)
+        return Launch(plan, recalled, values_of(recalled, catalog), as_json, pool=pool)
     run = replace(run, values={**run.values, **_changes(settings, info, narrowing)})
     known = run.settings({**os.environ, **settings.variables(_OF_COMMAND)}, settings.cwd)
     plan = with_other_catalogs(
         state, info.id, run.plan, str(run.values.get("catalog", "")), settings.only
     )
-    return Launch(plan, known, run.values, pool, as_json)
+    return Launch(plan, known, run.values, as_json, pool=pool)
 
 
 def _changes(settings: Settings, info: SweepInfo, narrowing: Sequence[str]) -> dict[str, Any]:
@@ -246,7 +240,7 @@ def order_tunings(
     catalog = catalog_reference(settings, order.what) if is_catalog(order.what) else order.what
     asked = {BUDGET: budget, CHAMPIONS: str(champions_file(settings).absolute())}
     values = {**values_of(ours, catalog), TUNING: asked}
-    code = Launch(plan, ours, values, pool, as_json).go()
+    code = Launch(plan, ours, values, as_json, pool=pool).go()
     return plan.stamp, code
 
 
@@ -266,8 +260,8 @@ def resume_tunings(
         launch = launch_of(state, info, settings, pool, (), as_json=as_json)
         left = [cell_of(row) for row in rows if row.status is not TuningStatus.DONE]
         state.measure_again(info.id, left)
-    asked = {**dict(launch.values[TUNING]), BUDGET: budget}
-    return replace(launch, values={**launch.values, TUNING: asked}).go()
+    launch.recorded = {**launch.recorded, TUNING: {**launch.recorded[TUNING], BUDGET: budget}}
+    return launch.go()
 
 
 def conclude_tunings(

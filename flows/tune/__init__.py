@@ -47,8 +47,8 @@ The modules:
 - Its plan: `insight.py` gathers the facts about a model, `knowledge.py` reads existing knowledge
   (the findings that come with modelmill, those in the user's folder, and the evidence there); from
   both, `ordering.py` decides which hypotheses are tried, in which order and why.
-- Its results: `learning.py` draws the conclusions from the trials, and adds evidence and drafts to
-  the knowledge base; `champions.py` writes the file of champions and says what has changed since
-  then; `exported.py` writes all sessions to a file and judges such files again; `document.py` shows
+- Its results: `conclusion.py` keeps the champion of the trials, and adds evidence and drafts to the
+  knowledge base; `champions.py` writes the file of champions and says what has changed since then;
+  `exported.py` writes all sessions to a file and judges such files again; `document.py` shows
   tunings.
 """

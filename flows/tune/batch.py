@@ -16,8 +16,8 @@ from flows.plan.recorded import TUNING
 from flows.settings.engines import check_engine
 from flows.settings.settings import Settings
 from flows.settings.workspace import Workspace
+from flows.tune.conclusion import conclude
 from flows.tune.knowledge import load_knowledge
-from flows.tune.learning import conclude
 from flows.tune.ordering import check_space
 from flows.tune.place import Shown
 from flows.tune.record import Kept, Recorded, Tuning, planned, recorded

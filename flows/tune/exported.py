@@ -16,9 +16,9 @@ from typing import Any
 from flows.output.masking import masked_json
 from flows.output.quantity import brief
 from flows.output.webpage import replace_text
+from flows.tune.conclusion import Observation, observations
 from flows.tune.decision import REGRESSION, after_confirmation, confirm, decide, level
 from flows.tune.document import TuningPart, part_of
-from flows.tune.learning import Observation, observations
 from flows.tune.measuring import seed_of
 from flows.tune.ordering import device_of
 from flows.tune.record import Recorded, Trial, finished_of, trial_of, tuning_of

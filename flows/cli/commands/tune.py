@@ -193,8 +193,8 @@ def _tune(arguments: Arguments) -> tuple[str, Exit]:
 
 
 def _told(arguments: Arguments, name: str, found: list[Recorded]) -> Exit:
+    from flows.tune.conclusion import champions_file
     from flows.tune.document import report_lines
-    from flows.tune.learning import champions_file
     from matrix.codec import to_json
     from matrix.trials import TuningStatus
 
@@ -238,7 +238,7 @@ def _replay(arguments: Arguments) -> Exit:
         for path in write(told, arguments.settings.path(arguments.dest)):
             tell(f"wrote {path}")
     if arguments.learn:
-        from flows.tune.learning import learn
+        from flows.tune.conclusion import learn
 
         seen = [one for part in found for one in part.observations]
         lines, drafts = learn(arguments.work.knowledge, seen)

@@ -28,7 +28,7 @@ def test_without_a_server_nothing_is_ordered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
-    launch = Launch(make_plan(small_model()), resolve({}, {}, tmp_path), {}, "pool")
+    launch = Launch(make_plan(small_model()), resolve({}, {}, tmp_path), {}, pool="pool")
     with pytest.raises(UsageError, match="needs a Prefect server"):
         launch.go()
     assert not list(tmp_path.iterdir())
@@ -51,7 +51,7 @@ def launch_again(tmp_path: Path, **flags: object) -> Launch:
 
 def test_flags_of_a_resume_change_what_is_no_part_of_the_plan(tmp_path: Path) -> None:
     launch = launch_again(tmp_path, tries=9, verify="loads", needs=("lab",), summary="out")
-    assert launch.values == {
+    assert launch.recorded == {
         "engine": "fake",
         "precision": ("fp32",),
         "allow_remote_code": True,
@@ -79,7 +79,7 @@ def test_a_sweep_begun_on_one_machine_goes_on_with_a_fleet(state: State, tmp_pat
     assert launch.plan.stamp == "s"
     (model,) = launch.plan.models
     assert [cell.target.label for cell in model.cells] == ["mlas_cpu"]
-    assert (launch.values["catalog"], launch.values["verify"]) == ("demo", "loads")
+    assert (launch.recorded["catalog"], launch.recorded["verify"]) == ("demo", "loads")
 
 
 def test_slots_are_counted_by_their_leases(state: State, monkeypatch: pytest.MonkeyPatch) -> None:

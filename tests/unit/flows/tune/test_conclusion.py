@@ -13,8 +13,8 @@ from flows.fleet.launch import CHAMPIONS, conclude_tunings
 from flows.settings.resolution import resolve
 from flows.settings.settings import Settings
 from flows.tune.batch import unfinished
+from flows.tune.conclusion import champions_file, conclude
 from flows.tune.knowledge import EVIDENCE, load_knowledge
-from flows.tune.learning import champions_file, conclude
 from flows.tune.ordering import architecture_of
 from flows.tune.record import Kept
 from flows.tune.workplace import explained

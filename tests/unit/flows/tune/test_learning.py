@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from flows.tune.conclusion import DRAFTS, Observation, learn, observations
 from flows.tune.knowledge import EVIDENCE, load_knowledge
-from flows.tune.learning import DRAFTS, Observation, learn, observations
 from matrix.findings import Evidence
 from matrix.trials import Verdict
 from tests.tunings.fakes import Play
