@@ -25,7 +25,6 @@ from machine.files import temporary_folder
 from machine.installation import install, packages
 from machine.ledger import Ledger
 from matrix.errors import MillError, Unusable
-from workers.compile.check import VIRTUAL
 from workers.compile.devices import available
 from workers.errors import BuildFailed
 from workers.host.client import EngineHost
@@ -34,7 +33,7 @@ from workers.host.venv import Environment
 from workers.host.watch import HostLimits, Watching
 from workers.measure.quiet import lacking
 from workers.runtimes.pool import Runtimes
-from workers.runtimes.runtime import Missing
+from workers.runtimes.runtime import VIRTUAL, Missing
 from workers.sources.errors import one_line
 
 _BUILD = ("torch", "transformers", "optimum", "optimum-onnx", "onnx", "safetensors", "pillow")

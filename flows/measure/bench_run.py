@@ -23,9 +23,8 @@ from state.measurements import same_protocol
 from state.records import Measurement, MeasurementKind, Outcome
 from workers.build.builder import WAITS
 from workers.host.watch import Watching
-from workers.measure.benchmark import benchmark
+from workers.measure.benchmark import Driver, benchmark
 from workers.measure.result import Benchmark
-from workers.measure.running import Driver
 from workers.measure.subject import Subject
 
 

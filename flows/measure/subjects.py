@@ -25,13 +25,12 @@ from matrix.nearest import hint, quote
 from workers.build.budgets import DiskBudget
 from workers.build.built import Built
 from workers.build.claim import Claim
-from workers.compile.check import SHARED, VIRTUAL
 from workers.compile.devices import runtime_for
 from workers.errors import BuildFailed
 from workers.host.watch import HostLimits
 from workers.measure.subject import Artifact, Graph, Subject, file_artifact
 from workers.runtimes.pool import Runtimes
-from workers.runtimes.runtime import Missing, Runtime
+from workers.runtimes.runtime import SHARED, VIRTUAL, Missing, Runtime
 from workers.session import Port
 from workers.store import Store
 from workers.verify.ladder.subject import Subject as Package

@@ -22,10 +22,9 @@ from workers.build.builder import Builder, Built
 from workers.build.built import Rung
 from workers.errors import BuildFailed
 from workers.host.watch import Watching
-from workers.measure.benchmark import benchmark
+from workers.measure.benchmark import Driver, benchmark
 from workers.measure.quiet import quiet
 from workers.measure.result import Benchmark
-from workers.measure.running import Driver
 from workers.verify.ladder.subject import Subject
 from workers.verify.verifier import Climbed, Verifier
 

@@ -28,10 +28,9 @@ from matrix.model import EXPORT
 from workers.build.built import Built
 from workers.build.claim import Claim
 from workers.build.origin import files_of_stage
-from workers.compile.check import VIRTUAL
 from workers.compile.devices import runtime_for
 from workers.runtimes.pool import Runtimes
-from workers.runtimes.runtime import Missing, Runtime
+from workers.runtimes.runtime import VIRTUAL, Missing, Runtime
 from workers.store import Store
 from workers.verify.ladder.subject import Part, Subject
 from workers.verify.verifier import Climbed

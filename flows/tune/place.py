@@ -12,8 +12,8 @@ from flows.tune.record import Making, Step, Trial
 from machine.waits import untold
 from matrix.model import Cell, Profile
 from workers.build.built import Built, Rung
+from workers.measure.benchmark import Driver
 from workers.measure.result import Benchmark
-from workers.measure.running import Driver
 from workers.measure.subject import Graph, Subject
 from workers.measure.trace.result import Trace
 

@@ -23,9 +23,9 @@ from state.reading import StateReader
 from state.records import Lease
 from state.tunings import SessionRow, TrialRow, TuningRow
 from workers.build.built import Rung
+from workers.measure.benchmark import Outcome
 from workers.measure.comparison import Finished
 from workers.measure.result import Machine, Protocol
-from workers.measure.running import Outcome
 from workers.measure.verdict import Judgement
 from workers.runtimes.runtime import Runtime
 

@@ -37,11 +37,11 @@ from workers.build.builder import Builder
 from workers.build.built import Built, Rung
 from workers.compile.devices import available
 from workers.host.watch import Watching
+from workers.measure.benchmark import Driver
 from workers.measure.quiet import quiet
 from workers.measure.result import Benchmark, this_machine
-from workers.measure.running import Driver
 from workers.measure.subject import Graph
-from workers.measure.trace.readings import Window
+from workers.measure.trace.operators import Window
 from workers.measure.trace.result import Trace
 from workers.measure.trace.tracer import Plan as TracePlan
 from workers.measure.trace.tracer import Tracer

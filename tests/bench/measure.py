@@ -33,10 +33,9 @@ from machine.waits import untold
 from tests.measuring.models import layers
 from tests.measuring.noise import KINDS, drawn, experiment, recorded
 from workers.host.watch import Watching
-from workers.measure.benchmark import benchmark
+from workers.measure.benchmark import Driver, benchmark, unpack
 from workers.measure.comparison import ROUNDS, Comparison, compare
 from workers.measure.result import Protocol
-from workers.measure.running import Driver, unpack
 from workers.measure.verdict import Verdict, judge
 from workers.runtimes.bench import counted
 from workers.runtimes.ort import OrtService

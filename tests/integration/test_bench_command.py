@@ -17,7 +17,7 @@ from tests.machine.timing import eventually, patient
 from tests.sweeps.command import INTERRUPTED, Project, model
 from tests.verification import packages
 from tests.verification.vendor import Vendor
-from workers.measure.running import unpack
+from workers.measure.benchmark import unpack
 
 pytestmark = pytest.mark.engine
 

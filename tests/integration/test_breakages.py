@@ -32,7 +32,7 @@ from tests.verification.packages import entries, part, warm
 from workers import composition
 from workers.build.built import Built
 from workers.build.claim import Claim
-from workers.runtimes import reference
+from workers.runtimes import values
 from workers.samples import files, synthetic
 from workers.sources import model_file, runtime
 from workers.store import Store
@@ -143,7 +143,7 @@ class Gates:
         folder.mkdir()
         for number in range(8):
             made = synthetic.sample(self._ports, {}, CONFIG, number, self._first)
-            reference.write(folder / "samples" / f"{number:02}.npz", made)
+            values.write_kept(folder / "samples" / f"{number:02}.npz", made)
         onnx.save(model, folder / "model.onnx")
         held = Claim("broken", self._built.claim.target, self._precision,
                      task=TASKS.get(self._built.claim.task, ""))  # fmt: skip

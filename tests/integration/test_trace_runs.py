@@ -20,7 +20,7 @@ from matrix.targets import load_targets
 from tests.engines.onnx_files import convolution
 from workers.host.watch import Watching
 from workers.measure.subject import Artifact, Graph, Subject
-from workers.measure.trace.readings import Window
+from workers.measure.trace.operators import Window
 from workers.measure.trace.result import FallbackReason, Trace, TraceStatus
 from workers.measure.trace.tracer import Plan, Tracer
 from workers.measure.trace.viewer import find_viewer

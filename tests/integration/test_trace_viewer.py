@@ -13,7 +13,7 @@ import pytest
 from tests.machine.timing import eventually
 from tests.tracing.profiles import CONV2D, TWO, qhas, qnn_csv
 from workers.measure.trace.interpret import Seen, interpret
-from workers.measure.trace.readings import Readings, Window
+from workers.measure.trace.operators import Readings, Window
 from workers.measure.trace.result import FallbackReason
 from workers.measure.trace.viewer import Viewer
 

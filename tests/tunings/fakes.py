@@ -25,8 +25,8 @@ from tests.plans.models import EVERYTHING, TARGETS, load, plan_options
 from workers.build.built import Rung
 from workers.host.client import Reply
 from workers.host.watch import UNWATCHED, Watching
+from workers.measure.benchmark import Driver
 from workers.measure.result import Benchmark, Protocol
-from workers.measure.running import Driver
 from workers.measure.subject import Artifact, Graph, Subject
 from workers.measure.trace.result import Trace
 from workers.runtimes.runtime import Runtime

@@ -25,8 +25,8 @@ noise by definition: no verdict claims a difference that is smaller (`verdict`).
 The time of an emulator says nothing about the device. The runtime of every result says whether it
 is `emulated`, and everything that shows a time shows this too.
 
-`subject` and `result` are plain types, JSON through `matrix.codec`; `running`, `benchmark` and
-`comparison` drive the host; `verdict` only calculates; `quiet` reserves the machine for one
+`subject` and `result` are plain types, JSON through `matrix.codec`; `benchmark` and `comparison`
+drive the host; `verdict` only calculates; `quiet` reserves the machine for one
 measurement; `trace` gets the times of operators from a runtime's profiler, and `insight` finds in a
 graph what a tuning may try. The loops that run in the host process are in `workers/runtimes`. The
 flows find what the user named (a package, a cell); the state keeps the results.

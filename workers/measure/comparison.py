@@ -10,9 +10,8 @@ from functools import partial
 from statistics import median
 
 from matrix.errors import UsageError
-from workers.measure.benchmark import graph_result, result_of
+from workers.measure.benchmark import Arm, Broken, Driver, Outcome, Turn, graph_result, result_of
 from workers.measure.result import Benchmark, Fault, GraphResult, Protocol
-from workers.measure.running import Arm, Broken, Driver, Outcome, Turn
 from workers.measure.subject import Graph, Subject
 from workers.measure.verdict import Judgement, Round, judge
 

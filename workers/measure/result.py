@@ -143,7 +143,7 @@ class Session:
     p50: float
     """The median of its runs in milliseconds."""
     samples: str
-    """The time of every counted run, packed (`workers.measure.running.pack`)."""
+    """The time of every counted run, packed (`workers.measure.benchmark.pack`)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,7 +86,6 @@ class OptimumEngine:
         """Run one stage."""
         from workers.optimum_engine import export, inputs, quantize, rewrites, shared_weights
         from workers.optimum_engine.architectures import families
-        from workers.runtimes import optimize
 
         steps = {
             "export": export.run,

@@ -19,7 +19,7 @@ from workers.engine import from_json
 from workers.generation import Graph
 from workers.numerics.compare import compare
 from workers.numerics.kept import from_arrays, keep, to_arrays
-from workers.runtimes import reference, values
+from workers.runtimes import values
 from workers.runtimes.memory import give_back
 from workers.samples import files
 from workers.session import Session
@@ -95,7 +95,7 @@ def _keep(file: Path, logits: Any, most: int) -> None:
     kept = to_arrays(LOGITS, keep(logits, name=LOGITS, most=most))
     margins = (best[:, 1] - best[:, 0]) / _deviation(logits)
     told = {_TOKENS: logits.argmax(axis=1), _MARGINS: margins}
-    reference.write(file, {**kept, **told})
+    values.write_kept(file, {**kept, **told})
 
 
 def _compared(file: Path, logits: Any, limit: Limit) -> Answer:

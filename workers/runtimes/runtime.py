@@ -24,6 +24,9 @@ WEBGPU = "WebGpuExecutionProvider"
 UNSUPPORTED, PREFER = "EP_UNSUPPORTED", "EP_SUPPORTED_PREFER_RECOMPILATION"
 """ONNX Runtime's words for compiled models that the provider of a machine cannot use, or uses with
 a loss; without a word they fit."""
+SHARED = "this emulator cannot open a context that holds several graphs"
+VIRTUAL = "the device that it is compiled for is not here"
+"""Why a compiled model is opened nowhere here."""
 AGAIN = "compile it again for the provider and driver of this machine"
 
 

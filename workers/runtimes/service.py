@@ -17,7 +17,7 @@ from typing import Any
 from matrix.verification import Limit
 from workers.host.service import environment
 from workers.numerics.compare import compare
-from workers.runtimes import generate, reference, values
+from workers.runtimes import generate, values
 from workers.runtimes.bench import Benches
 from workers.runtimes.compile import compile_models
 from workers.runtimes.memory import give_back, resident
@@ -96,8 +96,8 @@ class RuntimeService:
             "optimized": lambda: self._write_optimized(args),
             "compile": lambda: compile_models(self.session_options, args, progress),
             "join": lambda: _join(args),
-            "keep": lambda: reference.keep_outputs(args),
-            "exercise": lambda: reference.exercised(args),
+            "keep": lambda: values.keep_outputs(args),
+            "exercise": lambda: values.exercised(args),
         }
         if op not in answers:
             raise ValueError(f"a runtime has no operation {op!r}")
@@ -148,7 +148,7 @@ def _run(session: Session, args: Mapping[str, Any], answer: Answer) -> None:
     answer["sets"] = len(sets)
     answer["seen"] = describe(found)
     if args.get("save"):
-        reference.save(Path(args["save"]), found)
+        values.save_sets(Path(args["save"]), found)
     if args.get("reference"):
         answer["parity"] = _compared(found, args["reference"], args)
     if linked := args.get("linked"):
@@ -161,9 +161,9 @@ def _compared(found: list[Any], files: list[str] | str, args: Mapping[str, Any])
     """With the files of a reference, or with all outputs of another model in one file."""
     wanted: list[Mapping[str, Any]]
     if isinstance(files, str):
-        wanted = [*reference.load(Path(files))]
+        wanted = [*values.load_sets(Path(files))]
     else:
-        wanted = [reference.read(Path(file)) for file in files[: len(found)]]
+        wanted = [values.reference(Path(file)) for file in files[: len(found)]]
     return compare(found, wanted, Limit(**args["limit"]), task=args.get("agree", ""))
 
 
@@ -181,7 +181,7 @@ def _run_linked(
         for one, more in zip(sets, given, strict=False)
     ]
     if ends:
-        reference.save(Path(linked["save"]), ends)
+        values.save_sets(Path(linked["save"]), ends)
     if files := linked.get("reference"):
         lost = {"": {"absent": "the outputs of the earlier components do not fit"}}
         answer["end_to_end"] = _compared(ends, files, args) if ends else lost
@@ -191,7 +191,7 @@ def _given(inputs: Mapping[str, Any], sets: list[values.Feeds]) -> list[values.F
     """The linked inputs of every set; empty unless all exist in the shapes of the sets."""
     import numpy as np
 
-    files = {one["file"]: reference.load(Path(one["file"])) for one in inputs.values()}
+    files = {one["file"]: values.load_sets(Path(one["file"])) for one in inputs.values()}
     given: list[values.Feeds] = []
     for at, one in enumerate(sets):
         outputs = {
@@ -260,11 +260,11 @@ def _join(args: Mapping[str, Any]) -> Answer:
     name, limit = args["name"], Limit(**args["limit"])
     try:
         left, right = (
-            [one[side["output"]] for one in reference.load(Path(side["file"]))]
+            [one[side["output"]] for one in values.load_sets(Path(side["file"]))]
             for side in args["found"]
         )
         wanted = [
-            [reference.whole(Path(file), side["output"]) for file in side["files"][: len(left)]]
+            [values.whole_output(Path(file), side["output"]) for file in side["files"][: len(left)]]
             for side in args["wanted"]
         ]
         pairs = [list(zip(*sides, strict=True)) for sides in ([left, right], wanted)]

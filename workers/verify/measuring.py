@@ -14,12 +14,11 @@ from machine.files import hash_file
 from matrix.digest import ENDS, value_digest
 from workers import code
 from workers.build.claim import Claim
-from workers.compile.check import SHARED, VIRTUAL
 from workers.compile.devices import runtime_for
 from workers.composition import split
 from workers.host.watch import Watching
 from workers.runtimes.pool import STAGE, Runtimes
-from workers.runtimes.runtime import Missing, Runtime
+from workers.runtimes.runtime import SHARED, VIRTUAL, Missing, Runtime
 from workers.store import Store
 from workers.verify.ladder.observed import Observed, RuntimeRun
 from workers.verify.ladder.reference import (

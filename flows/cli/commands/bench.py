@@ -17,7 +17,7 @@ from matrix.errors import Exit, UsageError
 
 if TYPE_CHECKING:
     from flows.measure.subjects import Choice, Finder
-    from workers.measure.running import Driver
+    from workers.measure.benchmark import Driver
     from workers.measure.subject import Subject
 
 _MOST_DIMENSIONS = 16
@@ -91,8 +91,8 @@ def progress_of(arguments: Arguments) -> Callable[[str], None]:
 def run(arguments: Arguments) -> Exit:
     from flows.measure.subjects import finding
     from workers.host.watch import Watching
+    from workers.measure.benchmark import Driver
     from workers.measure.quiet import quiet
-    from workers.measure.running import Driver
 
     settings = arguments.settings
     protocol, choice = settings.protocol, choice_of(arguments)

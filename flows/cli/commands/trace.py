@@ -169,7 +169,7 @@ def _traced(arguments: Arguments, words: Sequence[str], output: Path | None) -> 
     from flows.trace.traces import keep
     from workers.host.watch import Watching
     from workers.measure.quiet import quiet
-    from workers.measure.trace.readings import Window
+    from workers.measure.trace.operators import Window
     from workers.measure.trace.tracer import Plan, Tracer
     from workers.measure.trace.viewer import find_viewer
 

@@ -8,11 +8,10 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from workers.measure.trace.operators import Series
+from workers.measure.trace.operators import NoData, NoDetail, Readings, Series, Unreadable, Window
 from workers.measure.trace.ort_profile import read_profile
 from workers.measure.trace.qhas import read_qhas
 from workers.measure.trace.qnn_csv import read_csv
-from workers.measure.trace.readings import NoData, NoDetail, Readings, Unreadable, Window
 from workers.measure.trace.result import FallbackReason, Summary
 from workers.measure.trace.viewer import Viewer
 from workers.runtimes.runtime import QNN

@@ -1,4 +1,5 @@
-"""From the samples of a source to operators and statistics, with and without what a profiler adds.
+"""What a parser reads of a source, and the operators and statistics that its samples give, with and
+without what a profiler adds.
 
 ONNX Runtime's profiler takes most of its time between operators, where it writes events: a run
 under it may take several times as long. To the time of an operator it adds about the same, whether
@@ -10,13 +11,24 @@ divided by their number, and never more than the smallest one has.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import stat
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import mul
+from pathlib import Path
 from statistics import fmean, median, pstdev, quantiles
 from typing import Any
 
-from workers.measure.trace.result import Distribution, OnnxNode, Operator, Statistics, TypeTotal
+from workers.measure.trace.result import (
+    Distribution,
+    FallbackReason,
+    OnnxNode,
+    Operator,
+    Statistics,
+    Summary,
+    TraceStatus,
+    TypeTotal,
+)
 
 OTHER = "(no type)"
 
@@ -178,3 +190,81 @@ def _middle(values: Sequence[float]) -> float:
     ordered = sorted(values)
     cut = max(len(ordered) // 4, len(ordered) > 2)
     return fmean(ordered[cut : len(ordered) - cut])
+
+
+LARGEST = 2 * 1024**3
+"""Bytes of a profile; QNN's rows of 1,000 operators in 1,000 executions are 70 MB."""
+
+
+class Unreadable(ValueError):
+    """A profile is damaged, cut off, or does not fit the iterations."""
+
+    status = TraceStatus.PARSE_FAILED
+
+
+class NoData(ValueError):
+    """A profile holds nothing about operators."""
+
+    status = TraceStatus.NO_DATA
+
+
+class NoDetail(Exception):
+    """There is no detailed summary, and why."""
+
+    def __init__(self, reason: FallbackReason, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The iterations that a profile must cover."""
+
+    warmup: int
+    iterations: int
+
+    @property
+    def runs(self) -> int:
+        """All of them."""
+        return self.warmup + self.iterations
+
+    def check(self, file: str, found: int, what: str, parts: int = 1, why: str = "") -> None:
+        """Raise `Unreadable` unless a profile holds as many runs, of each part of the graph."""
+        if found != self.runs * parts:
+            of = f" of {parts} parts of the graph" if parts > 1 else ""
+            raise Unreadable(
+                f"{file} holds {found} {what}, and {self.warmup} runs to warm up and "
+                f"{self.iterations} measured ones{of} make {self.runs * parts}{why}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Readings:
+    """The measured iterations of a source."""
+
+    series: tuple[Series, ...]
+    summary: Summary
+    samples: int
+    inference: tuple[float, ...] = ()
+    """Microseconds of every iteration, if the source reports them."""
+    partitions: int | None = None
+    artifacts: Mapping[str, str] = field(default_factory=dict)
+    """Further files that the detailed level is read from, by kind."""
+    lacking: NoDetail | None = None
+    """Why these are of the basic level although detail was asked for."""
+
+
+def regular_size(path: Path, largest: int = LARGEST) -> int:
+    """The bytes of a profile. Raises `NoData` unless it is a file, `Unreadable` if it is too big.
+
+    A pipe would never end.
+    """
+    try:
+        found = path.stat()
+    except OSError as error:
+        raise NoData(f"{path.name} cannot be read: {error.strerror}") from None
+    if not stat.S_ISREG(found.st_mode):
+        raise NoData(f"{path.name} is not a file")
+    if found.st_size > largest:
+        raise Unreadable(f"{path.name} has {found.st_size:,} bytes, and {largest:,} are allowed")
+    return found.st_size

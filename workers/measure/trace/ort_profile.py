@@ -15,8 +15,14 @@ from typing import Annotated, Any
 
 import msgspec
 
-from workers.measure.trace.operators import Series
-from workers.measure.trace.readings import NoData, Readings, Unreadable, Window, regular_size
+from workers.measure.trace.operators import (
+    NoData,
+    Readings,
+    Series,
+    Unreadable,
+    Window,
+    regular_size,
+)
 from workers.measure.trace.result import Summary
 
 MOST_EVENTS = 1_000_000

@@ -13,9 +13,8 @@ from typing import Annotated, Any, Generic, TypeVar
 import msgspec
 from msgspec import Meta, Struct, field, json, structs
 
-from workers.measure.trace.operators import Series
+from workers.measure.trace.operators import NoData, Readings, Series, Unreadable, regular_size
 from workers.measure.trace.qnn_csv import without_token
-from workers.measure.trace.readings import NoData, Readings, Unreadable, regular_size
 from workers.measure.trace.result import Summary
 
 LARGEST = 256 * 1024**2

@@ -19,8 +19,14 @@ from math import inf
 from pathlib import Path
 from statistics import fmean
 
-from workers.measure.trace.operators import Series
-from workers.measure.trace.readings import NoData, Readings, Unreadable, Window, regular_size
+from workers.measure.trace.operators import (
+    NoData,
+    Readings,
+    Series,
+    Unreadable,
+    Window,
+    regular_size,
+)
 from workers.measure.trace.result import Summary
 
 HEADER = (

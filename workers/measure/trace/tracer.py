@@ -13,12 +13,16 @@ from machine.files import unlink
 from matrix.codec import from_json
 from workers.errors import BuildFailed
 from workers.host.watch import UNWATCHED, Watching
+from workers.measure.benchmark import Load
 from workers.measure.result import this_machine
-from workers.measure.running import Load
 from workers.measure.subject import Graph, Subject
 from workers.measure.trace import graph as onnx
 from workers.measure.trace.interpret import FindViewer, Seen, detailed, interpret
 from workers.measure.trace.operators import (
+    NoData,
+    Readings,
+    Unreadable,
+    Window,
     added_to_each,
     by_cost,
     estimated,
@@ -26,7 +30,6 @@ from workers.measure.trace.operators import (
     statistics,
 )
 from workers.measure.trace.qnn_csv import read_csv
-from workers.measure.trace.readings import NoData, Readings, Unreadable, Window
 from workers.measure.trace.result import Metadata, Trace, TraceStatus
 from workers.runtimes.pool import Runtimes
 from workers.runtimes.runtime import QNN, Runtime

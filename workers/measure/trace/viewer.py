@@ -17,7 +17,7 @@ from pathlib import Path
 
 from machine.children import ProcessTree, describe_exit
 from matrix.credentials import without_credentials
-from workers.measure.trace.readings import NoDetail
+from workers.measure.trace.operators import NoDetail
 from workers.measure.trace.result import FallbackReason
 
 TIMEOUT = 300.0

@@ -7,8 +7,7 @@ from pathlib import Path
 from flows.compile.written import Written, result_lines, result_to_json
 from flows.observe.evidence import opening_of
 from workers.build.built import Rung
-from workers.compile.check import Checked, Opening
-from workers.compile.files import Compiled
+from workers.compile.files import Checked, Compiled, Opening
 
 RUNTIME = {"name": "X npu (emulated)", "own": True, "ran": True, "emulated": True}
 SIDES = {

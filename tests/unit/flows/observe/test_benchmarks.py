@@ -10,10 +10,9 @@ from flows.measure.results import benchmark_lines, comparison_lines
 from flows.observe.evidence import EMULATED
 from flows.output.quantity import show_ms
 from tests.measuring.runtimes import CPU, NPU, FakeRuntimes, always, crash, subject
-from workers.measure.benchmark import benchmark
+from workers.measure.benchmark import Driver, benchmark
 from workers.measure.comparison import compare
 from workers.measure.result import GraphResult, Protocol
-from workers.measure.running import Driver
 from workers.runtimes.runtime import Runtime
 
 PROTOCOL = Protocol(warmup=2, iterations=20, sessions=3, threads=1)

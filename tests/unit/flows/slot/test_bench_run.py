@@ -21,6 +21,7 @@ from matrix.model import Plan
 from matrix.status import Status
 from state.records import BenchState, MeasurementKind
 from tests.sweeps.in_memory import SweepHarness, make_plan, small_model
+from workers.measure.benchmark import pack
 from workers.measure.result import (
     Benchmark,
     Fault,
@@ -30,7 +31,6 @@ from workers.measure.result import (
     Session,
     this_machine,
 )
-from workers.measure.running import pack
 from workers.measure.subject import Artifact, Graph, Subject
 from workers.runtimes.runtime import Runtime
 from workers.session import CPU

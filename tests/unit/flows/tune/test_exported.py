@@ -18,7 +18,7 @@ from state.errors import StateError
 from tests.states.samples import sql
 from tests.tunings.fakes import NAME, Play, Stage
 from workers.errors import BuildFailed
-from workers.measure.running import pack
+from workers.measure.benchmark import pack
 
 
 @pytest.fixture

@@ -6,9 +6,8 @@ import pytest
 
 from tests.measuring.runtimes import FakeRuntimes, always, crash, subject
 from workers.host.watch import Watching
-from workers.measure.benchmark import benchmark
+from workers.measure.benchmark import Driver, benchmark, unpack
 from workers.measure.result import Protocol
-from workers.measure.running import Driver, unpack
 
 PROTOCOL = Protocol(warmup=2, iterations=10, sessions=3)
 

@@ -9,9 +9,9 @@ import pytest
 from matrix.codec import from_json, to_json
 from matrix.errors import UsageError
 from tests.measuring.runtimes import CPU, NPU, FakeRuntimes, always, crash, subject
+from workers.measure.benchmark import Driver
 from workers.measure.comparison import Comparison, Finished, Sessions, compare
 from workers.measure.result import Protocol
-from workers.measure.running import Driver
 from workers.measure.verdict import Verdict
 
 PROTOCOL = Protocol(warmup=1, iterations=50, sessions=3)

@@ -8,6 +8,7 @@ import pytest
 
 from matrix.codec import from_json, to_json
 from matrix.errors import UsageError
+from workers.measure.benchmark import pack
 from workers.measure.result import (
     Benchmark,
     Fault,
@@ -17,7 +18,6 @@ from workers.measure.result import (
     Session,
     this_machine,
 )
-from workers.measure.running import pack
 from workers.measure.subject import Artifact
 from workers.runtimes.runtime import Runtime
 

@@ -8,7 +8,7 @@ from collections import namedtuple
 import psutil
 import pytest
 
-from workers.measure.running import Load, Outcome, pack, unpack
+from workers.measure.benchmark import Load, Outcome, pack, unpack
 
 Times = namedtuple("Times", "user system idle iowait")  # noqa: PYI024 - as psutil has it
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from matrix.verification import Limit
 from workers.numerics.compare import compare
-from workers.runtimes import reference, service
+from workers.runtimes import service, values
 from workers.session import Port
 
 WORDS = np.array(["yes", "no", "maybe", "no"], dtype=object)
@@ -24,8 +24,8 @@ def test_texts_agree_or_not() -> None:
 
 
 def test_texts_are_kept_without_pickles(tmp_path: Path) -> None:
-    reference.save(tmp_path / "a" / "out.npz", [{"label": WORDS, "score": np.ones(4)}])
-    (found,) = reference.load(tmp_path / "a" / "out.npz")
+    values.save_sets(tmp_path / "a" / "out.npz", [{"label": WORDS, "score": np.ones(4)}])
+    (found,) = values.load_sets(tmp_path / "a" / "out.npz")
     assert found["label"].tolist() == WORDS.tolist()
 
 
@@ -42,9 +42,11 @@ def test_a_metric_takes_the_scores_and_not_the_label_before_them() -> None:
 
 def test_samples_of_integers_have_a_range_too(tmp_path: Path) -> None:
     for number in range(2):
-        reference.write(tmp_path / f"{number}.npz", {"ids": np.array([[1, 2 + number]])})
-        reference.write(tmp_path / f"{number}.out.npz", {"y": np.ones((1, 2), np.float32) * number})
-    found = reference.exercised({
+        values.write_kept(tmp_path / f"{number}.npz", {"ids": np.array([[1, 2 + number]])})
+        values.write_kept(
+            tmp_path / f"{number}.out.npz", {"y": np.ones((1, 2), np.float32) * number}
+        )
+    found = values.exercised({
         "samples": [str(tmp_path / f"{number}.npz") for number in range(2)],
         "reference": [str(tmp_path / f"{number}.out.npz") for number in range(2)],
         "limit": {"snr": 20.0},

@@ -12,14 +12,14 @@ import pytest
 
 from matrix.profiles import load_profiles
 from matrix.targets import load_targets
-from workers.compile.check import VIRTUAL, check_compiled
 from workers.compile.devices import parameters, runtime_for
+from workers.compile.files import check_compiled
 from workers.host.client import Host, Reply
 from workers.host.watch import UNWATCHED
 from workers.runtimes import ort, plugins
 from workers.runtimes.plugins import OpenVinoPluginService
 from workers.runtimes.pool import Runtimes
-from workers.runtimes.runtime import OPENVINO, Kind, Missing, Runtime
+from workers.runtimes.runtime import OPENVINO, VIRTUAL, Kind, Missing, Runtime
 
 TARGETS = load_targets()
 PROFILES = load_profiles(TARGETS)

@@ -17,7 +17,7 @@ from tests.tracing.profiles import (
     qnn_csv,
 )
 from workers.measure.trace.interpret import Seen, interpret
-from workers.measure.trace.readings import NoData, NoDetail, Readings, Unreadable, Window
+from workers.measure.trace.operators import NoData, NoDetail, Readings, Unreadable, Window
 from workers.measure.trace.result import FallbackReason, Metadata, TraceStatus
 from workers.measure.trace.tracer import failed
 from workers.measure.trace.viewer import Viewer, find_viewer

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from workers.measure.trace.interpret import read_info
-from workers.measure.trace.readings import NoData, Window
+from workers.measure.trace.operators import NoData, Window
 
 
 def row(name: str, before: int, after: int, **more: Any) -> dict[str, Any]:

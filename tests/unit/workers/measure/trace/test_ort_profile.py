@@ -8,8 +8,8 @@ import pytest
 
 from tests.tracing.profiles import ort_event, ort_node, ort_profile
 from workers.measure.trace import ort_profile as ort_profile_module
+from workers.measure.trace.operators import NoData, Unreadable, Window
 from workers.measure.trace.ort_profile import LONGEST_LINE, read_profile
-from workers.measure.trace.readings import NoData, Unreadable, Window
 
 
 def run(start: int, conv: int, relu: int) -> list[str]:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.tracing.profiles import CONV2D, qhas
+from workers.measure.trace.operators import NoData, Unreadable
 from workers.measure.trace.qhas import read_qhas
-from workers.measure.trace.readings import NoData, Unreadable
 
 
 def test_the_numbers_of_a_network(tmp_path: Path) -> None:

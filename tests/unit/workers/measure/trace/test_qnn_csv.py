@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.tracing.profiles import HEADER, TWO, Execution, qnn_csv, resnet
-from workers.measure.trace.operators import by_cost
+from workers.measure.trace.operators import NoData, Readings, Unreadable, Window, by_cost
 from workers.measure.trace.qnn_csv import LONGEST_LINE, read_csv
-from workers.measure.trace.readings import NoData, Readings, Unreadable, Window
 from workers.measure.trace.result import Operator
 
 

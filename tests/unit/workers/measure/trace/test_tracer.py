@@ -13,7 +13,7 @@ import pytest
 from matrix.status import FailureClass
 from workers.errors import BuildFailed
 from workers.measure.subject import Artifact, Graph, Subject
-from workers.measure.trace.readings import Window
+from workers.measure.trace.operators import Window
 from workers.measure.trace.result import Trace
 from workers.measure.trace.tracer import Plan, Tracer
 from workers.runtimes.pool import Runtimes

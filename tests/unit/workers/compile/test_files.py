@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from workers.compile.check import samples_of
+from workers.compile.files import samples_of
 
 
 @pytest.mark.parametrize(
