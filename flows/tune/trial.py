@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import Any
 
-from flows.tune.decision import REGRESSION, Decision, after_confirmation, confirm, decide
+from flows.tune.decision import REGRESSION, after_confirmation, confirm, decide
 from flows.tune.measuring import Measured, Measuring, Side
 from flows.tune.place import Made, Place
 from flows.tune.record import BASELINE, Kept, Step, Trial
@@ -105,21 +105,6 @@ class Budget:
             raise OutOfTime(what)
 
 
-@dataclass(slots=True)
-class Trials:
-    """What all trials of a tuning share."""
-
-    kept: Kept
-    place: Place
-    measuring: Measuring
-    baseline: Made
-    estimates: Estimates
-    budget: Budget
-    level: float
-    """How often an interval may miss the truth, by the number of trials."""
-    doing: Told = untold
-
-
 class Settled(Exception):
     """A trial has its verdict."""
 
@@ -130,17 +115,30 @@ class Settled(Exception):
 
 @dataclass(slots=True)
 class TrialRun:
-    """A trial on its way."""
+    """A trial on its way, with what all trials of its tuning share."""
 
-    shared: Trials
+    kept: Kept
+    place: Place
+    measuring: Measuring
+    baseline: Made
+    estimates: Estimates
+    budget: Budget
+    level: float
+    """How often an interval may miss the truth, by the number of trials."""
     step: Step
     trial: Trial
+    doing: Told = untold
 
     def run(self) -> Trial:
         """Settle it. Raises `OutOfTime` before a step that does not fit."""
-        began, before = self.shared.budget.clock(), self.trial.seconds
+        began, before = self.budget.clock(), self.trial.seconds
         try:
-            self._settle()
+            self.budget.need(self.estimates.trial(), f"{self.step.key} was not begun")
+            made = self._make()
+            try:
+                self._compare(made)
+            finally:
+                made.release()
         except Settled as settled:
             self._keep(**settled.values)
         except (StateError, Cancelled, OutOfTime):
@@ -149,37 +147,28 @@ class TrialRun:
             why = str(error) if isinstance(error, MillError) else repr(error)
             self._keep(verdict=Verdict.CRASHED, why=why)
         finally:
-            seconds = before + self.shared.budget.clock() - began
+            seconds = before + self.budget.clock() - began
             self._keep(seconds=round(seconds, 3))
         return self.trial
 
     def _keep(self, **values: Any) -> None:
-        self.trial = self.shared.kept.put(replace(self.trial, **values))
-
-    def _settle(self) -> None:
-        self.shared.budget.need(self.shared.estimates.trial(), f"{self.step.key} was not begun")
-        made = self._make()
-        try:
-            self._compare(made)
-        finally:
-            made.release()
+        self.trial = self.kept.put(replace(self.trial, **values))
 
     def _make(self) -> Made:
-        shared = self.shared
         hypothesis = self.step.hypothesis
-        shared.doing("building")
-        began = shared.budget.clock()
+        self.doing("building")
+        began = self.budget.clock()
         try:
-            profile = shared.place.profile(hypothesis.compiled) if hypothesis.compiled else None
-            cell = overlay(shared.kept.tuning.cell, hypothesis, profile)
-            made = shared.place.make(cell, hypothesis.runtime)
+            profile = self.place.profile(hypothesis.compiled) if hypothesis.compiled else None
+            cell = overlay(self.kept.tuning.cell, hypothesis, profile)
+            made = self.place.make(cell, hypothesis.runtime)
         except UsageError as error:
             raise Settled(Verdict.SKIPPED, str(error)) from error
         except BuildFailed as error:
             timed_out = error.failure is FailureClass.TIMEOUT
             verdict = Verdict.TIMED_OUT if timed_out else Verdict.BUILD_FAILED
             raise Settled(verdict, str(error)) from error
-        shared.estimates.note("make", shared.budget.clock() - began)
+        self.estimates.note("make", self.budget.clock() - began)
         if self.trial.artifact not in {"", made.artifact}:
             # The tools changed meanwhile: what was measured is another artifact.
             self._keep(
@@ -195,18 +184,23 @@ class TrialRun:
             raise Settled(Verdict.SAME, f"the same artifact as {title}", same_as=same)
         self._check(made)
         self._screen(made)
-        decision = self._compared(made)
+        if self.trial.judgement is None:
+            found = self._measured(SessionKind.COMPARISON, made)
+            self._keep(judgement=found.judgement, warnings=found.warnings)
+        assert self.trial.judgement is not None
+        decision = decide(self.trial.judgement, self.kept.tuning.min_gain)
+        self._keep(decision=decision)
         if decision.verdict is not Verdict.BETTER:
             raise Settled(decision.verdict, decision.why)
         self._confirm(made)
 
     def _same(self, made: Made) -> str:
         """The key of an earlier trial with this artifact."""
-        if made.artifact == self.shared.baseline.artifact:
+        if made.artifact == self.baseline.artifact:
             return BASELINE
         earlier = (
             one.key
-            for one in self.shared.kept.trials.values()
+            for one in self.kept.trials.values()
             if one.artifact == made.artifact
             and one.position < self.trial.position
             and one.verdict is not Verdict.SAME
@@ -214,14 +208,14 @@ class TrialRun:
         return next(earlier, "")
 
     def _check(self, made: Made) -> None:
-        self.shared.doing("checking")
-        began = self.shared.budget.clock()
+        self.doing("checking")
+        began = self.budget.clock()
         try:
-            rungs = self.shared.place.check(made)
+            rungs = self.place.check(made)
         except BuildFailed as error:
             verdict = _FAILURES.get(error.failure, Verdict.BUILD_FAILED)
             raise Settled(verdict, str(error)) from error
-        took = round(self.shared.budget.clock() - began, 3)
+        took = round(self.budget.clock() - began, 3)
         self._keep(accuracy=rungs, making=replace(made.making, checking=took))
         if broken := first_broken(rungs):
             verdict = _RUNGS.get(broken.name, Verdict.INACCURATE)
@@ -237,22 +231,12 @@ class TrialRun:
             why = f"{self.trial.screen:.2f} times the baseline's time when it was screened"
             raise Settled(Verdict.WORSE, why)
 
-    def _compared(self, made: Made) -> Decision:
-        if self.trial.judgement is None:
-            found = self._measured(SessionKind.COMPARISON, made)
-            self._keep(judgement=found.judgement, warnings=found.warnings)
-        assert self.trial.judgement is not None
-        decision = decide(self.trial.judgement, self.shared.kept.tuning.min_gain)
-        self._keep(decision=decision)
-        return decision
-
     def _confirm(self, made: Made) -> None:
-        shared = self.shared
-        needed = shared.estimates.of(SessionKind.CONFIRMATION)
-        shared.budget.need(needed, f"{self.step.key} looks better and was not confirmed")
+        needed = self.estimates.of(SessionKind.CONFIRMATION)
+        self.budget.need(needed, f"{self.step.key} looks better and was not confirmed")
         found = self._measured(SessionKind.CONFIRMATION, made)
         assert found.judgement is not None
-        told = confirm(found.judgement, shared.kept.tuning.min_gain)
+        told = confirm(found.judgement, self.kept.tuning.min_gain)
         self._keep(confirmation=found.judgement, confirmed=told)
         verdict, why = after_confirmation(told)
         if verdict is Verdict.BETTER and made.subject.runtime.emulated:
@@ -261,23 +245,22 @@ class TrialRun:
 
     def _measured(self, kind: SessionKind, made: Made) -> Measured:
         """Sessions of a kind; a trial that crashes in them is settled."""
-        shared = self.shared
         mine = Side(self.trial.key, made.artifact, made.subject)
-        base = Side(BASELINE, shared.baseline.artifact, shared.baseline.subject)
+        base = Side(BASELINE, self.baseline.artifact, self.baseline.subject)
         swapped = kind is SessionKind.CONFIRMATION
-        shared.doing(_DOING[kind])
-        began = shared.measuring.seconds
-        found = shared.measuring.measure(
+        self.doing(_DOING[kind])
+        began = self.measuring.seconds
+        found = self.measuring.measure(
             self.trial.key,
             kind,
             base if swapped else mine,
             mine if swapped else base,
             tuple(one for one in self.trial.crashes if one.kind is kind),
-            shared.level,
+            self.level,
             lambda crash: self._keep(crashes=(*self.trial.crashes, crash)),
         )
         if found.fresh:
-            shared.estimates.note(kind.value, shared.measuring.seconds - began)
+            self.estimates.note(kind.value, self.measuring.seconds - began)
         if found.judgement is None:
             last = found.crashes[-1]
             whose = "" if found.whose == self.trial.key else "the baseline beside it: "

@@ -20,7 +20,6 @@ from flows.tune.trial import (
     Estimates,
     OutOfTime,
     TrialRun,
-    Trials,
     first_broken,
     trial_of_step,
 )
@@ -155,27 +154,25 @@ class TuningRun:
                 self.place.shown.line(note)
 
     def _trials(self, baseline: Made) -> None:
-        plan = self.kept.tuning.plan or ()
-        tried = self.kept.tuning.tried
-        shared = Trials(
-            self.kept, self.place, self._measuring, baseline, self._estimates, self.budget,
-            level(tried),
-        )  # fmt: skip
+        plan, tried = self.kept.tuning.plan or (), self.kept.tuning.tried
         for position, step in enumerate(plan, 1):
-            self._trial(shared, step, position, Phase.SINGLE, f"{position}/{tried - 1}")
+            self._trial(baseline, step, position, Phase.SINGLE, f"{position}/{tried - 1}")
         self._combine()
         for position, step in enumerate(self.kept.tuning.combinations or (), len(plan) + 1):
-            self._trial(shared, step, position, Phase.COMBINATION, "together")
+            self._trial(baseline, step, position, Phase.COMBINATION, "together")
 
-    def _trial(self, shared: Trials, step: Step, position: int, phase: Phase, place: str) -> None:
+    def _trial(self, baseline: Made, step: Step, position: int, phase: Phase, place: str) -> None:
         trial = self.kept.trials.get(step.key)
         if trial is None:
             trial = self.kept.put(trial_of_step(step, position, phase))
         elif trial.settled:
             return
         if not trial.settled:
-            shared.doing = lambda text: self._doing(f"{place} {step.key}: {text}")
-            trial = TrialRun(shared, step, trial).run()
+            trial = TrialRun(
+                self.kept, self.place, self._measuring, baseline, self._estimates, self.budget,
+                level(self.kept.tuning.tried), step, trial,
+                lambda text: self._doing(f"{place} {step.key}: {text}"),
+            ).run()  # fmt: skip
         self.place.shown.trial(trial, place)
 
     def _combine(self) -> None:

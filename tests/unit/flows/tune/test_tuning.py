@@ -127,7 +127,7 @@ def test_the_correction_counts_the_trials_that_are_planned(
     one = stage({18: 1.0, 19: 1.0, 20: 1.0})
     one.steps.append(step(hypothesis(21), skip="no"))
     one.played()
-    assert asked == [4]
+    assert set(asked) == {4}
 
 
 def test_an_emulator_has_no_champion(stage: Play) -> None:
