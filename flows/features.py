@@ -14,6 +14,7 @@ FEATURES: Mapping[str, str] = {
     "fleet": "flows.fleet.launch:sweep_on_fleet",
     "resume on a fleet": "flows.fleet.launch:resume_on_fleet",
     "stale champions": "flows.tune.champions:stale_champions",
+    "report": "flows.report.page:report_of",
     "variables of Azure": "feed.azure.options:VARIABLES",
     "proof": "flows.tune.champions:tuning_of",
 }

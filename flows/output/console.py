@@ -30,8 +30,7 @@ _ALL = ("config", "home", "state", "store", "feed", "knowledge", "targets-file")
 _TAKEN: Mapping[str, tuple[str, ...]] = {
     "bench compile doctor explain onboard plan review sweep trace tune verify": _ALL,
     "resume retry": ("config", "home", "state", "store", "knowledge"),
-    "cancel diff report state-prune status": ("config", "home", "state"),
-    "ui": ("config", "home"),
+    "cancel diff report state-prune status ui": ("config", "home", "state"),
     "worker": ("config", "home", "state", "store"),
     "coverage": ("config", "home", "targets-file"),
     "rebuild feed-ls feed-show feed-verify": ("config", "home", "feed"),

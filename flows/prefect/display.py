@@ -42,6 +42,7 @@ _TRIES = 5
 _EXPORTING = 3.0
 """Seconds after which an export is really made, not found in the store."""
 REPORT = "`modelmill report {}` writes the whole report."
+PAGE = "[The whole report](/reports/{})"
 LAST_WORDS = 20.0
 """Seconds that a server gets after the work, to receive what it does not have yet."""
 LAST_WORDS_AFTER_STOP = 1.5
@@ -192,7 +193,9 @@ class Display:
         # First what notifications wait for, and what a stop leaves time for.
         run.end(client, ended(summary, code, why))
         outcomes = state.outcomes(info.id, brief=True)
-        text = f"{markdown(summary_document(state, info))}\n{REPORT.format(info.stamp)}\n"
+        text = f"{markdown(summary_document(state, info))}\n"
+        # Of the pages that show this, only those of `modelmill ui` have a report beside them.
+        text += (REPORT if self._server.given else PAGE).format(info.stamp) + "\n"
         run.show_result(client, outcomes, masked(text))
 
     def _follow(self, client: SyncPrefectClient, run: ShownRun) -> None:

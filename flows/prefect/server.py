@@ -7,6 +7,7 @@ server would be left behind, and importing it costs the sweep more than a second
 from __future__ import annotations
 
 import errno
+import json
 import os
 import socket
 import subprocess
@@ -15,6 +16,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -88,6 +90,13 @@ class Server:
         finally:
             self._lock.release()
 
+    def tell(self, settings: Mapping[str, str]) -> None:
+        """Say where the reports are read from."""
+        with suppress(OSError):  # it has ended, and `wait` says so
+            assert self._process.stdin
+            self._process.stdin.write(f"{json.dumps(settings)}\n".encode())
+            self._process.stdin.flush()
+
     def trouble(self) -> str:
         """What keeps it from working, as far as can be seen from outside; empty: nothing."""
         if _is_full(self.home) or _says_full(self.log):
@@ -111,9 +120,10 @@ def start_server(
     environ: Mapping[str, str],
     cancel: threading.Event | None = None,
     interface: int | None = None,
+    state: Path | str = "",
 ) -> Server:
     """Start a server; `wait` for it before use. `interface`: the port at which it has Prefect's
-    interface; None: it listens anywhere and has none."""
+    interface, and reports of the sweeps in `state`; None: it listens anywhere and has none."""
     prefect_home = prefect_home_of(home, environ)
     try:
         prefect_home.mkdir(parents=True, exist_ok=True)
@@ -121,7 +131,10 @@ def start_server(
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         lock = _wait_for_turn(prefect_home, cancel or threading.Event())
         try:
-            return _spawn(prefect_home, environ, lock, interface)
+            server = _spawn(prefect_home, environ, lock, interface)
+            if interface is not None:
+                server.tell({"home": str(home), "state": str(state)})
+            return server
         except BaseException:
             lock.release()
             raise
@@ -153,6 +166,7 @@ def _spawn(
     prefect_home: Path, environ: Mapping[str, str], lock: FileLock, interface: int | None
 ) -> Server:
     port = interface or free_port()
+    arguments = [str(port), *(["reports"] if interface is not None else [])]
     env = {**_server_environment(environ), **ENVIRONMENT, "PREFECT_HOME": str(prefect_home)}
     if interface is not None:
         env |= {
@@ -164,7 +178,7 @@ def _spawn(
         }
     with (prefect_home / "server.log").open("wb") as output:
         process = start(
-            module_command("flows.prefect.server_process", str(port)),
+            module_command("flows.prefect.server_process", *arguments),
             stdout=output,
             stderr=output,
             env=env,

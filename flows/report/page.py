@@ -6,7 +6,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from flows.observe.summaries.document import summary_document
 from flows.output.webpage import replace_text, webpage
+from flows.report.collect import collect
+from flows.settings.settings import Settings
+from flows.settings.workspace import Workspace, find_sweep
 from flows.trace.traces import write as write_trace
 from machine.user_errors import user_errors
 from state.damage import reading
@@ -29,6 +33,14 @@ def render(document: dict[str, Any]) -> str:
         title=f"sweep {stamp}",
         plainly=f"Sweep {stamp}: {totals['cells']} cells: {counts}.",
     )
+
+
+def report_of(settings: Settings, stamp: str) -> str:
+    """The page of a sweep as it is now."""
+    work = Workspace(settings)
+    with work.read_state() as state:
+        info = find_sweep(state, stamp)
+        return render(collect(state, summary_document(state, info), work=work))
 
 
 def write(document: dict[str, Any], dest: Path) -> None:

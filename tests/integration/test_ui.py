@@ -7,23 +7,26 @@ import os
 import signal
 import socket
 import threading
+import urllib.error
 import urllib.request
 from typing import Any
 
 import pytest
 from prefect.states import Completed
 
+from flows.prefect.display import PAGE
 from flows.prefect.server import start_server
 from flows.prefect.shown_run import ShownRun, connected
 from matrix.errors import Exit
 from tests.machine.timing import patient
-from tests.sweeps.command import Project
+from tests.sweeps.command import Project, model
 from tests.sweeps.in_memory import make_plan
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
 def test_the_interface_has_the_history_and_ends_with_ctrl_c(full_project: Project) -> None:
     sweeps_before(full_project)
+    full_project.ok("sweep", full_project.catalog(model()), "--target", "mlas_cpu", "--stamp", "s1")
     with full_project.start("ui", "--port", "0") as running:
         url, _blank, rest = running.line().partition(" ")
         assert rest == "(Ctrl-C ends it)\n"
@@ -31,6 +34,11 @@ def test_the_interface_has_the_history_and_ends_with_ctrl_c(full_project: Projec
         assert json.loads(asked(f"{url}/ui-settings"))["api_url"] == f"{url}/api"
         (run,) = json.loads(asked(f"{url}/api/flow_runs/filter", b"{}"))
         assert (run["name"], run["state_type"]) == ("s1", "COMPLETED")
+        # The Markdown of a local sweep links here.
+        assert "<title>sweep s1</title>" in asked(url + PAGE.format("s1").partition("(")[2][:-1])
+        with pytest.raises(urllib.error.HTTPError) as missing:
+            asked(f"{url}/reports/s2")
+        assert (missing.value.code, missing.value.read()[:12]) == (404, b"no sweep 's2")
         running.signal(signal.SIGINT, group=True)
         ran = running.end()
     assert (ran.code, ran.err) == (0, "")

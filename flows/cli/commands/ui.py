@@ -12,7 +12,7 @@ from matrix.errors import Unusable, UsageError
 def add(parser: Parser) -> None:
     text = "the port, which only this machine can reach; default 4200; 0: any free port"
     parser.add_argument("--port", type=int, default=4200, metavar="N", help=text)
-    add_settings(parser, ("home",))
+    add_settings(parser, ("home", "state"))
 
 
 def run(arguments: Arguments) -> None:
@@ -24,7 +24,7 @@ def run(arguments: Arguments) -> None:
 
         shown = URL(url).copy_with(userinfo=None, path="/")
         raise UsageError(text, hint=f"open {shown}, or unset the variable")
-    home = arguments.work.home
+    home, state = arguments.work.home, arguments.work.state
     if not prefect_home_of(home, os.environ).is_dir():
         text = f"no sweep of the folder {home} has been shown yet"
         raise UsageError(text, hint="run one first, or name another folder with --home")
@@ -36,7 +36,7 @@ def run(arguments: Arguments) -> None:
     stop = Stop()
     with stopped_by_signals(stop):
         waiting_for("starting Prefect's interface")
-        server = start_server(home, os.environ, stop.event, interface=arguments.port)
+        server = start_server(home, os.environ, stop.event, interface=arguments.port, state=state)
         try:
             server.wait(stop.event)
             if stop:
