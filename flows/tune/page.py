@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from itertools import chain, count, starmap
 from pathlib import Path
 
 from flows.output.table import markdown_table, plain
@@ -14,17 +15,23 @@ HINT = "choose another folder with --dest"
 
 
 def write(told: Document, folder: Path) -> list[Path]:
-    """Write `NAME.html`, `NAME.md` and `NAME.json`; returns the paths."""
+    """Write `NAME.html`, `NAME.md` and `NAME.json`; returns the paths. Where another report has
+    that name, as that of a tuning before its resume, this one is `NAME-r2`, and so on."""
     texts = {
         "html": html(told),
         "md": markdown(told),
         "json": json.dumps(told.to_json(), indent=1, ensure_ascii=False) + "\n",
     }
-    paths = []
-    for suffix, text in texts.items():
-        paths.append(folder / f"{told.name}.{suffix}")
-        replace_text(paths[-1], text, hint=HINT)
-    return paths
+    names = chain([told.name], (f"{told.name}-r{n}" for n in count(2)))
+    files = ({folder / f"{name}.{suffix}": texts[suffix] for suffix in texts} for name in names)
+    made = next(one for one in files if not any(starmap(_is_other, one.items())))
+    for path, text in made.items():
+        replace_text(path, text, hint=HINT)
+    return list(made)
+
+
+def _is_other(path: Path, text: str) -> bool:
+    return path.is_file() and path.read_bytes() != text.encode()
 
 
 def html(told: Document) -> str:

@@ -38,6 +38,9 @@ def test_the_page_shows_every_operator(browser: Browser, tmp_path: Path, compare
         assert "1.5 MB" in page.inner_text("body")
         assert first.name.rpartition("/")[2] in text
         assert "(emulated)" in page.inner_text("h1")
+        page.set_viewport_size({"width": 390, "height": 844})
+        fits = "(one) => one.scrollWidth <= one.clientWidth"
+        assert all(one.evaluate(fits) for one in page.locator(".wide").all())
         assert page.locator("#difference").is_visible() is compared
         page.fill("#search", "no such operator")
         assert page.locator("#operators tbody tr").count() == 0

@@ -66,3 +66,28 @@ def test_the_page_shows_recordings_that_tell_no_interval(browser: Browser, tmp_p
         assert "+6.0 %" in page.locator(".tuning").first.inner_text()
         assert page.locator("svg.plot .mark").count() == 1
         assert page.locator("svg.plot .line").count() == 0
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_no_table_is_wider_than_its_card(browser: Browser, tmp_path: Path, width: int) -> None:
+    long = "fuse_skip_layer_normalization_with_quantized_attention_and_bias"
+    why = f"it is slower by more than the noise floor; {long} of {long}"
+    rows = (
+        replace(trial(long, "better", 12.0), why=why),
+        replace(trial("conv", "worse", -40.0), why=why, settings=(f"{long}={long}",)),
+    )
+    told = part(f"sentence-transformers/{long}", trials=rows, champion=long,
+                skipped=(SkipRow(key=long, title="NHWC", why=why, finding="gpu-002"),),
+                operators=({"name": f"/{long}/{long}/Gelu", "what": why, "before_us": 5012345.0,
+                            "after_us": 20.0, "delta_us": -30.0},))  # fmt: skip
+    write(Document(name="night", tunings=(told, part("our/two"))), tmp_path)
+    size = {"width": width, "height": 844}
+    for page in opened(browser, (tmp_path / "night.html").as_uri(), viewport=size):
+        for one in page.locator("summary").all():
+            one.click()
+        # What the eye needs of a page is that nothing has to be pushed sideways.
+        wider = "[document.documentElement, ...document.querySelectorAll('.wide')]"
+        wider += ".filter((one) => one.scrollWidth > one.clientWidth).map((one) => one.innerText)"
+        assert page.evaluate(wider) == []
+        if width == 390:
+            assert page.locator(".blocks td").first.evaluate("one => one.dataset.head")

@@ -42,3 +42,12 @@ function items(list) {
   const breakable = (text) => text.split(/(?<=[/])/).flatMap((part, place) => (place ? [el("wbr", {}), part] : [part]));
   return el("span", { class: "items" }, ...list.flatMap((one, place) => [el("span", {}, ...breakable(String(one)), place < list.length - 1 && ","), " "]));
 }
+
+// A table that a phone shows as a block for each row, whose cells begin with their heads.
+function table(heads, rows) {
+  for (const row of rows) [...row.cells].forEach((cell, place) => { cell.dataset.head = heads[place]; });
+  const isNumber = (place) => rows[0]?.cells[place]?.classList.contains("num");
+  return el("table", { class: "blocks" },
+    el("thead", {}, el("tr", {}, ...heads.map((text, place) => el("th", { scope: "col", class: isNumber(place) && "num" }, text)))),
+    el("tbody", {}, ...rows));
+}

@@ -112,7 +112,7 @@ function stageTable(cell) {
     el("td", { class: "num" }, one.reused ? (one.saved ? `saved ${duration(one.saved)}` : "") : duration(one.seconds)),
     el("td", { class: "num" }, size(one.bytes)),
     el("td", { class: "num" }, one.memory ? size(one.memory) : "")));
-  return table(["stage", "", "time", "made", "peak memory"], rowsOf, [2, 3, 4]);
+  return table(["stage", "", "time", "made", "peak memory"], rowsOf);
 }
 
 function openingTable(opening) {
@@ -122,7 +122,7 @@ function openingTable(opening) {
     ...sides(one).map((side) => shown(side, "seconds", duration)), ...sides(one).map((side) => shown(side, "memory", size))));
   return el("div", {},
     el("p", { class: "dim" }, opening.on ? `on ${opening.on}` : "", opening.emulated && "; measured on an emulator: these times and sizes say nothing about the device"),
-    table(["", "portable", "compiled", "memory, portable", "compiled"], rowsOf, [1, 2, 3, 4]));
+    table(["", "portable", "compiled", "memory, portable", "compiled"], rowsOf));
 }
 
 function latencyParts(cell) {
@@ -139,12 +139,12 @@ function latencyParts(cell) {
   return el("div", {},
     cell.unmeasured && el("p", {}, `Not measured: ${cell.unmeasured}`),
     [...found, ...compared].some((one) => one.emulated) && el("p", { class: "next" }, "Measured on an emulator: these times say nothing about the device."),
-    found.length > 0 && table(["milliseconds on", "p50", "p90", "p99", "cold opening"], lines, [1, 2, 3, 4]),
+    found.length > 0 && table(["milliseconds on", "p50", "p90", "p99", "cold opening"], lines),
     compared.length > 0 && table(["compared in turns", "other p50", "p50", "verdict"], compared.map((one) => el("tr", {},
       el("td", {}, `against ${one.against}`, el("div", { class: "dim" }, [one.component, one.on, `on ${one.machine}`, moment(one.at)].filter(Boolean).join(", ")),
         el("div", { class: "dim" }, one.protocol)),
       el("td", { class: "num" }, ms(one.other_p50)), el("td", { class: "num" }, ms(one.p50)),
-      el("td", {}, one.verdict, el("div", { class: "dim" }, one.told)))), [1, 2]));
+      el("td", {}, one.verdict, el("div", { class: "dim" }, one.told))))));
 }
 
 function traceLinks(cell) {
@@ -176,12 +176,6 @@ function digestFacts(cell) {
     .map(([name, value]) => [name, value && copyable(value)]));
 }
 
-function table(names, rowsOf, numeric = []) {
-  return el("table", {},
-    el("thead", {}, el("tr", {}, ...names.map((name, place) => el("th", { scope: "col", class: numeric.includes(place) ? "num" : "" }, name)))),
-    el("tbody", {}, ...rowsOf));
-}
-
 function rungList(cell) {
   return el("div", {}, ...cell.rungs.map((rung) => {
     const [tone, glyph] = rung.passed === true ? ["good", "✓ passed"]
@@ -208,7 +202,7 @@ function stepTable(cell) {
     el("td", { class: "mono when" }, moment(one.at)),
     el("td", {}, words(one.what), one.why && el("div", { class: "dim" }, one.why)),
     el("td", { class: "num" }, place ? `+${duration(Math.max(0, one.at - cell.steps[place - 1].at))}` : ""),
-    el("td", { class: "dim" }, owner(one.owner)))), [2]);
+    el("td", { class: "dim" }, owner(one.owner)))));
 }
 
 function commands(cell) {

@@ -85,7 +85,7 @@ function buildFailures() {
     $("failed").textContent = `${parts.filter(Boolean).join(" and ")}, ${counted(causes.length, "cause")}`;
     const lines = causes.map(causeRow);
     lines.slice(MOST_CAUSES).forEach((line) => { line.hidden = true; });
-    box.append(table(["class", "cells", "since", "what", "next step"], lines, [1]));
+    box.append(table(["class", "cells", "since", "what", "next step"], lines));
     if (lines.length > MOST_CAUSES) {
       const more = el("button", { type: "button", class: "quiet", on: { click: () => {
         lines.forEach((line) => { line.hidden = false; });
@@ -160,7 +160,7 @@ function buildCompiled() {
       el("span", { class: "dim" }, counted(found.length, "cell"))),
     ...(emulated ? [el("p", { class: "next" }, "Times and memory marked emulated were measured on an emulator: they say nothing about the device.")] : []),
     table(["cell", "profile", "opens in", "portable", "", "memory", "portable", "package", "portable"],
-      found.map(compiledRow), [2, 3, 4, 5, 6, 7, 8]));
+      found.map(compiledRow)));
 }
 
 function compiledRow(cell) {

@@ -110,6 +110,6 @@ function buildTimeline() {
   const span = stretches.reduce((sum, [start, end]) => sum + end - start, 0) || 1;
   $("workers").append(workers.length ? table(["worker", "cells", "building and verifying", "share of the time"],
     workers.map((one) => el("tr", {}, el("td", { class: "mono when" }, owner(one.owner)), el("td", { class: "num" }, String(one.cells)),
-      el("td", { class: "num" }, duration(one.busy)), el("td", { class: "num" }, `${Math.round((100 * one.busy) / span)}%`))), [1, 2, 3])
+      el("td", { class: "num" }, duration(one.busy)), el("td", { class: "num" }, `${Math.round((100 * one.busy) / span)}%`))))
     : el("p", { class: "dim" }, "Nothing was built in this sweep."));
 }

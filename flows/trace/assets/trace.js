@@ -132,13 +132,8 @@ function show() {
     el("td", { class: "share" }, track((100 * shareOf(one)) / most)),
     ...columns.map(([name, , write]) => el("td", { class: "num" }, write(name === "cumulative" ? cumulative.get(one) : name === "share" ? shareOf(one) : one[name])))));
   $("count").textContent = found.length === operators.length ? counted(found.length, "operator") : `${found.length} of ${operators.length} operators`;
-  $("operators").replaceChildren(found.length ? table(["#", "operator", "type", "", ...columns.map(([, title]) => title)], lines, [0, ...columns.map((_column, at) => at + 4)])
+  $("operators").replaceChildren(found.length ? table(["#", "operator", "type", "", ...columns.map(([, title]) => title)], lines)
     : el("p", { class: "dim" }, operators.length ? "No operator matches." : "No operator is known."));
-}
-
-function table(names, lines, numeric) {
-  return el("table", {}, el("thead", {}, el("tr", {}, ...names.map((name, at) => el("th", { scope: "col", class: numeric.includes(at) ? "num" : "" }, name)))),
-    el("tbody", {}, ...lines));
 }
 
 const listed = (names) => (names && names.length ? items(names) : "");
@@ -180,7 +175,7 @@ function compared() {
         names(one.before).join() !== names(one.after).join() && el("div", { class: "dim" }, listed(names(one.before)) || "nothing", " → ", listed(names(one.after)) || "nothing")));
   });
   box.lastElementChild.append(...difference.notes.map((note) => el("p", { class: "dim" }, note)),
-    lines.length ? table(["difference", "", `before${was}`, `after${now}`, "operators"], lines, [0, 2, 3]) : el("p", { class: "dim" }, "No operator takes longer or shorter."));
+    lines.length ? table(["difference", "", `before${was}`, `after${now}`, "operators"], lines) : el("p", { class: "dim" }, "No operator takes longer or shorter."));
   lines.slice(MOST_GROUPS).forEach((line) => { line.hidden = true; });
   if (lines.length <= MOST_GROUPS) return;
   const rest = el("button", { type: "button", class: "quiet", on: { click: () => {

@@ -11,10 +11,6 @@ function facts(pairs) {
   return el("dl", {}, ...pairs.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, typeof value === "string" ? items(value.split(", ")) : value)]));
 }
 
-function table(heads, rows) {
-  return el("table", {}, el("thead", {}, el("tr", {}, ...heads.map((text) => el("th", {}, text)))), el("tbody", {}, ...rows));
-}
-
 function verdict(text) {
   const [shape, tone] = SHAPES[text] || ["○", "even"];
   return el("span", { class: `verdict ${tone}` }, el("i", { "aria-hidden": "true" }, shape), text || "not settled");
@@ -76,7 +72,7 @@ function trials(one) {
   made.querySelectorAll("th")[3].append(axis);
   return el("section", { class: "card" }, el("h2", {}, "Trials"),
     el("p", { class: "dim" }, "Lines are intervals that hold for all trials at once, with the gain in the middle; the band is the noise floor, and what lies in it may be chance."),
-    el("div", { class: "wide" }, made));
+    el("div", { class: "narrow" }, axis.cloneNode(true)), el("div", { class: "wide" }, made));
 }
 
 function operators(one) {
@@ -98,7 +94,7 @@ function tuning(one) {
   parts.push(operators(one));
   const candidates = one.candidates.map(([name, count, where]) => [name, el("span", {}, `${count}: `, items(where.split(", ")))]);
   parts.push(el("div", { class: "columns" }, card("How it was measured", facts(one.facts)),
-    card("What the model is like", facts(one.insight))));
+    one.insight.length > 0 && card("What the model is like", facts(one.insight))));
   if (candidates.length) parts.push(card("Places that passes could rewrite", facts(candidates)));
   if (one.skipped.length) parts.push(card("Not tried", el("div", { class: "wide" }, table(["hypothesis", "why", "finding"],
     one.skipped.map((row) => el("tr", {}, el("td", {}, row.key), el("td", {}, row.why), el("td", {}, row.finding)))))));

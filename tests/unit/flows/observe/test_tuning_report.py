@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,11 @@ def test_all_of_a_tuning_is_told(stage: Stage, tmp_path: Path) -> None:
     paths = write(told, tmp_path / "out")
     assert [path.name for path in paths] == [f"{NAME}.html", f"{NAME}.md", f"{NAME}.json"]
     assert json.loads(paths[2].read_text("utf-8"))["tunings"][0]["champion"] == "opset-19"
+    assert write(told, tmp_path / "out") == paths
+    later = write(replace(told, tunings=()), tmp_path / "out")
+    assert [path.name for path in later] == [f"{NAME}-r2.{one}" for one in ("html", "md", "json")]
+    assert json.loads(paths[2].read_text("utf-8"))["tunings"]
+    assert write(told, tmp_path / "out") == paths
 
 
 def test_names_of_models_are_text_to_the_page(tmp_path: Path) -> None:
