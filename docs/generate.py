@@ -31,8 +31,7 @@ from matrix.model import Target
 from matrix.policy import default_of
 from matrix.profiles import load_profiles
 from matrix.reader import Entry
-from matrix.session_options import LEVELS
-from matrix.space import read_space, shipped
+from matrix.space import LEVELS, read_space, shipped
 from matrix.targets import load_targets
 from matrix.vocabulary import CANDIDATES, SESSION_OPTIONS
 from workers.measure.trace import result

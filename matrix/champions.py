@@ -23,8 +23,7 @@ from matrix.nearest import hint, quote
 from matrix.overlay import Unfit, overlaid, with_overrides
 from matrix.policy import overrides_of
 from matrix.reader import Entry, read_rows
-from matrix.session_options import read_session
-from matrix.space import read_changes
+from matrix.space import read_changes, read_session
 from matrix.targets import Targets
 
 Key = tuple[str, str, str]

@@ -7,14 +7,13 @@ from typing import Self
 
 from state.errors import OlderSchema, StateError
 from state.file import StateFile, check_pages, is_fresh
-from state.history import History
 from state.measurements import Measurements
 from state.queries import Queries
 from state.sql import Rows
 from state.tunings import Tunings
 
 
-class StateReader(Queries, History, Measurements, Tunings):
+class StateReader(Queries, Measurements, Tunings):
     """An open state that answers; `close` it, or use it in a `with` block."""
 
     @property

@@ -1,18 +1,23 @@
-"""Recording: every change of a cell, refused once its model has been leased to somebody else."""
+"""Recording: every change of a cell, refused once its model has been leased to somebody else.
+
+The feed is the authority on what is published: what it lists is recorded first (`seed`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from matrix.digest import value_digest
 from matrix.needs import to_text
 from matrix.status import FailureClass, Status
 from state import changes
+from state.changes import settle_work, shift
 from state.database import Transaction
 from state.errors import BadTransition, StateError
-from state.records import Facts, Json, Kind, Lease, StageRun
+from state.records import Facts, Json, Kind, Lease, Seeded, Seen, StageRun
 from state.rows import WritingPart
+from state.sql import Row
 from state.text import LOG_LENGTH, clean, columns_of, packed
 from state.transitions import DEFAULT_CLASS, FINAL, RUNNING, SOURCES
 
@@ -21,7 +26,7 @@ _OF_RUN = tuple(name for name in StageRun.__slots__ if name not in {"id", "at", 
 
 
 class Recording(WritingPart):
-    """The part of `State` that slots write to."""
+    """The part of `State` that slots write to, and that learns from the feed."""
 
     def record(
         self,
@@ -88,6 +93,50 @@ class Recording(WritingPart):
 
         return self._attempt(work)
 
+    def seed(self, sweep_id: int, versions: Iterable[Seen]) -> Seeded:
+        """Mark the cells whose versions the feed has as published, with the feed's digests.
+
+        Cells that a slot holds are not changed.
+        """
+        listed = {one.cell: one for one in versions}  # before the transaction: it may come slowly
+
+        def learn(sql: Transaction) -> Seeded:
+            rows = [
+                row
+                for row in sql.rows("seedable_cells", sweep_id=sweep_id)
+                if row["cell"] in listed and listed[row["cell"]].version == row["version"]
+            ]
+            known = [row for row in rows if row["status"] == Status.PUBLISHED]
+            new = [_seen(row, listed) for row in rows if row["status"] != Status.PUBLISHED]
+            wrong = [
+                {**_seen(row, listed), "data": {"recorded": row["tree"]}}
+                for row in known
+                if row["tree"] != listed[row["cell"]].tree
+            ]
+            for change, cells in (("seed", new), ("correct_tree", wrong)):
+                shift(sql, sweep_id, change, cells, Status.PUBLISHED, kind=Kind.SEEDED)
+            settle_work(sql, sweep_id)
+            return Seeded(len(new), tuple(row["cell"] for row in wrong))
+
+        return self._attempt(learn)
+
+    def unseed(self, sweep_id: int, missing: Iterable[str], listed_at: float) -> list[str]:
+        """Plan published cells again that a complete listing of the feed did not have.
+
+        `listed_at`: `now()` from before the listing began. What was published since then could
+        not be in it and is not changed, nor are cells that a slot holds.
+        """
+        wanted = list(missing)
+        data = {"why": "the feed does not have this version"}
+
+        def forget(sql: Transaction) -> list[str]:
+            lost = sql.rows("unlisted_cells", sweep_id=sweep_id, cells=wanted, listed_at=listed_at)
+            planned = shift(sql, sweep_id, "plan_again", lost, kind=Kind.UNSEEDED, data=data)
+            settle_work(sql, sweep_id)
+            return planned
+
+        return self._attempt(forget)
+
 
 def _add_stages(sql: Transaction, sweep_id: int, model: str, stages: Sequence[StageRun]) -> None:
     parts = {run.key: run.parts for run in stages}
@@ -139,3 +188,10 @@ def _refuse(
     if held is not None and (found.model, found.needs) != (held.model, to_text(held.needs)):
         raise StateError(f"{cell} is not a cell of this lease of {held.model}")
     raise BadTransition(f"{cell} is {found.status} and cannot become {status}")
+
+
+def _seen(row: Row, listed: dict[str, Seen]) -> dict[str, Any]:
+    """A cell as the feed has it."""
+    one = listed[row["cell"]]
+    at = one.published_at.timestamp() if one.published_at else None
+    return {"cell": one.cell, "model": row["model"], "tree": one.tree, "published_at": at}

@@ -26,7 +26,6 @@ from state.measurements import Measuring
 from state.reading import StateReader
 from state.recording import Recording
 from state.schema import metadata
-from state.seeding import Seeding
 from state.sweeps import Sweeps
 from state.tunings import Tuning
 
@@ -103,7 +102,7 @@ _URL = re.compile(r"^([a-z0-9+]+)://", re.IGNORECASE)
 _POSTGRESQL = {"postgres", "postgresql", "postgresql+psycopg"}
 
 
-class State(Sweeps, Seeding, Leases, Recording, Measuring, Tuning, StateReader):
+class State(Sweeps, Leases, Recording, Measuring, Tuning, StateReader):
     """An open state; `close` it, or use it in a `with` block."""
 
     def patient(self, patience: Patience) -> State:
