@@ -31,6 +31,7 @@ from flows.packages.run_records import statement_files, write_files
 from flows.packages.signing import signature_check, signer_of
 from flows.settings.resolution import resolve
 from flows.settings.settings import Settings
+from machine.files import unlink
 from matrix.digest import PROVENANCE, SBOM, SIGNATURE, LocalFile, tree_digest
 from matrix.errors import MillError
 from matrix.model import Cell, Profile
@@ -101,7 +102,7 @@ def works(tmp_path_factory: pytest.TempPathFactory) -> Works:
     def flipped(built: Built) -> Built:
         path = built.folder / MODEL
         data = flip(path.read_bytes())
-        path.unlink()
+        unlink(path)
         path.write_bytes(data)
         entry = entry_of(MODEL, data)
         files = tuple(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from machine.files import remove_tree, unlink
 from tests.sweeps.in_memory import SweepHarness, make_plan, small_model
 from workers.store import Store, usage_of
 
@@ -18,7 +18,7 @@ def files(folder: Path) -> list[Path]:
 
 
 def into_folder(path: Path) -> None:
-    path.unlink()
+    unlink(path)
     path.mkdir()
     (path / "inside").write_bytes(b"x")
 
@@ -59,7 +59,7 @@ def deep(path: Path) -> None:
 def into_file(*parts: str) -> Callable[[Path], None]:
     def apply(store: Path) -> None:
         for name in parts:
-            shutil.rmtree(store / name, ignore_errors=True)
+            remove_tree(store / name)
             (store / name).write_bytes(b"a file")
 
     return apply
@@ -68,7 +68,7 @@ def into_file(*parts: str) -> Callable[[Path], None]:
 def shards_into_files(part: str) -> Callable[[Path], None]:
     def apply(store: Path) -> None:
         for shard in list((store / part).iterdir()):
-            shutil.rmtree(shard)
+            remove_tree(shard)
             shard.write_bytes(b"a file")
 
     return apply

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ from feed.directory import DirectoryFeed
 from feed.errors import NotFound
 from flows.cli.main import main
 from flows.sweep.listing import check_present
+from machine.files import remove_tree
 from matrix.errors import Exit
 from tests.sweeps.in_memory import SweepHarness, make_plan, small_model
 
@@ -65,14 +65,14 @@ def test_a_feed_that_failed_before_its_first_version_may_be_made_again(
 ) -> None:
     harness.feed = DirectoryFeed(folder)
     harness.sweep(make_plan(small_model(cells=1, act={"export": "fail:EXPORT"})))
-    shutil.rmtree(folder)
+    remove_tree(folder)
     check_present(harness.feed, harness.state)
 
 
 def test_a_dry_run_does_not_promise_to_build_all_of_it(
     swept: SweepHarness, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    shutil.rmtree(folder)
+    remove_tree(folder)
     words = ["sweep", "demo", "--dry-run", "--home", str(swept.root), "--feed", str(folder)]
     assert main(words) == Exit.UNUSABLE
     assert "it had versions, but now nothing is there" in capsys.readouterr().err

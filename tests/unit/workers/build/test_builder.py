@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from machine.files import hash_file
+from machine.files import hash_file, unlink
 from matrix.digest import FileEntry, tree_digest
 from matrix.model import Cell
 from tests.engines.builder import BuilderHarness
@@ -114,7 +114,7 @@ def test_the_tree_is_known_before_only_if_everything_is_there(harness: BuilderHa
     built = harness.builder.build(cell)
     ran = len(harness.host.ran)
     assert harness.builder.predict(cell) == built.tree
-    harness.store.source(built.files[0].entry).unlink()
+    unlink(harness.store.source(built.files[0].entry))
     assert harness.builder.predict(cell) is None
     assert len(harness.host.ran) == ran
 
