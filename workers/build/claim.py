@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -100,8 +100,3 @@ class Claim:
         """The newest IR version that the target reads."""
         newest = self.target.opset[1]
         return IR_OF_OPSET.get(newest, 7 if newest < 13 else max(IR_OF_OPSET.values()))
-
-    def rules_json(self) -> dict[str, Any]:
-        """The rules as the build record keeps them."""
-        rules = asdict(self.rules)
-        return {name: value for name, value in rules.items() if value}

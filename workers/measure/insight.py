@@ -250,16 +250,6 @@ def _conv_add_activation(view: View) -> Found:
             yield node
 
 
-def _pad(view: View) -> Found:
-    return (
-        node for node in view.of("Pad") if view.only_user(node, "Conv", "MaxPool", "AveragePool")
-    )
-
-
-def _constant_unsqueeze(view: View) -> Found:
-    return (node for node in view.of("Unsqueeze") if view.constant(node.input[0]))
-
-
 def _high_dimensions(view: View) -> Found:
     for node in view.of("Transpose"):
         order = attributes(node).get("perm", ())
@@ -293,13 +283,15 @@ DETECTORS: Mapping[str, Callable[[View], Found]] = {
     "conv_mul": lambda view: _after(view, _CONV, ("Mul",), constant=True),
     "conv_activation": lambda view: _after(view, _CONV, ACTIVATIONS),
     "conv_add_activation": _conv_add_activation,
-    "pad": _pad,
+    "pad": lambda view: _after(view, ("Pad",), ("Conv", "MaxPool", "AveragePool")),
     "gemm_activation": lambda view: _after(view, _GEMM, ACTIVATIONS),
     "gemm_sum": lambda view: _after(view, _GEMM, _ADD),
     "gemm_transpose": lambda view: _transposed(view, "Gemm"),
     "slice_elimination": lambda view: iter(view.of("Slice")),
     "expand_elimination": lambda view: iter(view.of("Expand")),
-    "unsqueeze_elimination": _constant_unsqueeze,
+    "unsqueeze_elimination": lambda view: (
+        node for node in view.of("Unsqueeze") if view.constant(node.input[0])
+    ),
     "concat_slice_elimination": lambda view: _made_by(view, "Slice", "Concat"),
     "transpose_optimizer": lambda view: iter(view.of("Transpose")),
     "highdimRTR_lowdimRTR": _high_dimensions,

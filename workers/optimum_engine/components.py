@@ -21,9 +21,9 @@ Parts = Mapping[str, tuple[Any, Any]]
 def parts(model: Any, task: str, side_files: Path | None) -> Parts:
     """The graphs of a model."""
     families.register()
-    found = (
-        _of_family(model, task) or _one_call(model, task) or _of_optimum(model, task, side_files)
-    )
+    hook = families.hook(model.config.model_type, task, "parts")
+    found: Parts | None = hook(model, task) if hook else None
+    found = found or _one_call(model, task) or _of_optimum(model, task, side_files)
     if side_files is not None:
         for _module, config in found.values():
             config.image_size = shapes.image_size(side_files)
@@ -35,12 +35,6 @@ def joins(model: Any, task: str) -> list[Join]:
     found: list[Join] = []
     if hook := families.hook(model.config.model_type, task, "joins"):
         found = hook(model, task)
-    return found
-
-
-def _of_family(model: Any, task: str) -> Parts | None:
-    hook = families.hook(model.config.model_type, task, "parts")
-    found: Parts | None = hook(model, task) if hook else None
     return found
 
 

@@ -186,14 +186,6 @@ def _step_with(prepare: Prepare, forward: Any) -> Any:
     return step
 
 
-def _without(_forward: Any, given: dict[str, Any], _position: Any) -> dict[str, Any]:
-    return given
-
-
-def _with_position(_forward: Any, given: dict[str, Any], position: Any) -> dict[str, Any]:
-    return {**given, "decoder_position_ids": position}
-
-
 def _with_length(forward: Any, given: dict[str, Any], position: Any) -> dict[str, Any]:
     import torch
     from transformers import EncoderDecoderCache
@@ -209,6 +201,8 @@ def _with_length(forward: Any, given: dict[str, Any], position: Any) -> dict[str
     return given
 
 
-by_distance = partial(_step_with, _without)
-by_position = partial(_step_with, _with_position)
+by_distance = partial(_step_with, lambda _forward, given, _position: given)
+by_position = partial(
+    _step_with, lambda _forward, given, position: {**given, "decoder_position_ids": position}
+)
 by_length = partial(_step_with, _with_length)

@@ -162,7 +162,9 @@ def convert(
             scale_rows(graph, tensor, nodes, source)
             tables += 1
         elif _is_product(tensor, nodes, size, plain=plain):
-            blocks = quantized(_matrix(tensor, nodes, source), size, symmetric=params["symmetric"])
+            values = weight_file.values(tensor, source)
+            matrix = values.T if _transposed(nodes[0]) else values  # [inputs, outputs]
+            blocks = quantized(matrix, size, symmetric=params["symmetric"])
             if plain:
                 dequantize(graph, tensor, nodes, blocks, size)
             else:
@@ -212,12 +214,6 @@ def _given(node: Any, name: str, default: float = 0) -> float:
 
 def _transposed(node: Any) -> bool:
     return bool(_given(node, "transB"))
-
-
-def _matrix(tensor: Any, nodes: Sequence[Any], source: Path) -> Any:
-    """The weight as [inputs, outputs]."""
-    values = weight_file.values(tensor, source)
-    return values.T if _transposed(nodes[0]) else values
 
 
 def quantized(matrix: Any, size: int, *, symmetric: bool) -> Blocks:

@@ -140,7 +140,8 @@ def fold_transposes(model: Any, folder: Path) -> int:
         for node in graph.node
         if node.op_type == "Transpose"
         and node.input[0] in weights
-        and _swaps(node)
+        # It swaps the two axes, which is also the default.
+        and all(list(item.ints) == [1, 0] for item in node.attribute if item.name == "perm")
         and node.output[0] not in outputs
     ]
     for number, node in enumerate(found):
@@ -151,11 +152,6 @@ def fold_transposes(model: Any, folder: Path) -> int:
             graph.initializer.remove(tensor)
         graph.node.remove(node)
     return len(found)
-
-
-def _swaps(node: Any) -> bool:
-    """Whether it swaps the two axes of a matrix, which is also the default."""
-    return all(list(item.ints) == [1, 0] for item in node.attribute if item.name == "perm")
 
 
 def _add_transposed(graph: Any, tensor: Any, name: str, folder: Path, file: str) -> None:

@@ -40,8 +40,9 @@ class Benches:
                     self._keep(args, answer)
                 case "bench_run":
                     self._run(args, answer, progress)
-                case _:
-                    self._close(args["key"])
+                case _ if args["key"] in self._open:
+                    self._open.pop(args["key"])[0].close()
+                    give_back()
         return answer
 
     def _keep(self, args: Mapping[str, Any], answer: Answer) -> None:
@@ -79,11 +80,6 @@ class Benches:
         answer["times"] = times_of(run, int(args["iterations"]), progress)
         answer["cpu"] = time.process_time() - cpu
         answer["memory"] = resident() - before
-
-    def _close(self, key: str) -> None:
-        if key in self._open:
-            self._open.pop(key)[0].close()
-            give_back()
 
 
 def warm_up(run: Run, runs: int, settle: float, progress: Callable[[str], None]) -> None:

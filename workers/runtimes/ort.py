@@ -80,7 +80,8 @@ class OrtService(RuntimeService):
         """Compiled-in providers and registered devices, each provider once per device."""
         import onnxruntime
 
-        told = f"{_distribution()} {onnxruntime.__version__}"
+        distribution = next(filter(version, ORT.distributions), "onnxruntime")
+        told = f"{distribution} {onnxruntime.__version__}"
         found = {(CPU, "cpu"): self._row(CPU, "cpu", told)}
         for provider in onnxruntime.get_available_providers():
             if provider not in {CPU, "AzureExecutionProvider"}:
@@ -213,10 +214,6 @@ def _usual_device(provider: str) -> str:
     if word in {"qnn", "vitisai"}:
         return "npu"
     return "cpu" if word in {"openvino", "xnnpack", "dnnl"} else "gpu"
-
-
-def _distribution() -> str:
-    return next((name for name in ORT.distributions if version(name)), "onnxruntime")
 
 
 def _port(item: Any) -> Port:

@@ -78,7 +78,7 @@ class Climbed:
         return {
             "verification": [asdict(rung) for rung in self.rungs],
             "verdict": {"level": self.level, "reached": not self.failed},
-            "rules": self.claim.rules_json(),
+            "rules": {name: one for name, one in asdict(self.claim.rules).items() if one},
             "runtimes": [
                 *(run.to_json() for run in self.observed.runs),
                 *({**one.to_json(), "own": True} for one in self.observed.missing),

@@ -109,7 +109,9 @@ def _torchvision(target: Path, pip: Sequence[str]) -> bool:
             return True
         gone = [str(target), "-m", "pip", "uninstall", "-q", "-y", "torchvision"]
         run(gone, "torchvision cannot be removed")
-    _leave_out("torchvision", TORCHVISION, _site_packages(target))
+    code = "import sysconfig; print(sysconfig.get_path('purelib'))"
+    site = run([str(target), "-c", code], "the venv does not run").strip()
+    _leave_out("torchvision", TORCHVISION, Path(site))
     return False
 
 
@@ -126,8 +128,3 @@ def _leave_out(name: str, version: str, site: Path) -> None:
         "".join(f"{info.name}/{file},,\n" for file in ("METADATA", "INSTALLER", "RECORD")),
         encoding="utf-8",
     )
-
-
-def _site_packages(target: Path) -> Path:
-    code = "import sysconfig; print(sysconfig.get_path('purelib'))"
-    return Path(run([str(target), "-c", code], "the venv does not run").strip())
