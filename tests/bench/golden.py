@@ -4,8 +4,8 @@
 
 Both build the demo for all targets (with a composite and an encoder with its decoder), decoders
 with a cache, and the context groups, compiled where the extra qnn is installed. The table has every
-package whose tree digest differs; a change that is to move code and nothing else leaves it empty.
-The digest leaves out the records of a run, so both need not be built at the same time.
+package whose files differ; a change that is to move code and nothing else leaves it empty. The
+manifest, which names the code that made it, and the records of a run are left out.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from matrix.digest import MANIFEST, FileEntry, files_digest, is_run_record
 from tests.bench.command import table
 from tests.bench.truth.sweeping import modelmill, tree_of
 
@@ -27,7 +28,7 @@ SWEEPS = (
 
 
 def trees(tree: Path | None) -> dict[tuple[str, str], str]:
-    """Package and version -> digest of what a commit builds; none: this one."""
+    """Package and version -> digest of the files that a commit builds; none: this one."""
     with tempfile.TemporaryDirectory(prefix="modelmill-golden-") as name:
         folder = Path(name)
         for what in SWEEPS:
@@ -38,7 +39,11 @@ def trees(tree: Path | None) -> dict[tuple[str, str], str]:
             if "published" not in told:
                 raise SystemExit(f"nothing was published of {what[0]}:\n{told[-2000:]}")
         return {
-            (told["package"], told["version"]): told["description"].partition("tree=")[2][:71]
+            (told["package"], told["version"]): files_digest(
+                FileEntry(one["path"], one["size"], one["sha256"])
+                for one in told["files"]
+                if one["path"] != MANIFEST and not is_run_record(one["path"])
+            )
             for path in (folder / "home" / "feed" / "packages").glob("*/*.json")
             if "index" not in path.parent.name
             for told in [json.loads(path.read_bytes())]
@@ -55,7 +60,7 @@ def main() -> int:
     differ = sorted(key for key in before.keys() | now.keys() if before.get(key) != now.get(key))
     print(f"{len(now)} packages, {len(differ)} of them differ")
     if differ:
-        rows = [(*key, before.get(key, "-")[7:19], now.get(key, "-")[7:19]) for key in differ]
+        rows = [(*key, before.get(key, "-")[:12], now.get(key, "-")[:12]) for key in differ]
         table([("package", "version", "before", "now"), *rows])
     return 1 if differ else 0
 

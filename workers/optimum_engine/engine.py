@@ -185,14 +185,10 @@ def _architecture(request: Request, source: Resolved) -> str:
     """The architecture, if it is known before the export; the export checks it."""
     if source.kind is SourceKind.RANDOM:
         return str(request.model["source"]["ref"])
-    if source.kind is SourceKind.FOLDER:
-        return _configured(Path(request.model["source"]["ref"]))
-    return str(request.model.get("model_type") or "")
-
-
-def _configured(folder: Path) -> str:
+    if source.kind is not SourceKind.FOLDER:
+        return str(request.model.get("model_type") or "")
     try:
-        found = read_json(folder / "config.json").get("model_type")
+        found = read_json(Path(request.model["source"]["ref"], "config.json")).get("model_type")
     except (OSError, ValueError, AttributeError):
         return ""
     return found if isinstance(found, str) else ""

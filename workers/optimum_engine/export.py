@@ -56,7 +56,11 @@ def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
     folder = source_folder(job, temp)
     job.progress("loading the model")
     model, loaded = load.load(job.request, folder, task)
-    _side_files(model, folder, job.out)
+    if folder is not None:
+        model_file.copy_side_files(folder, job.out)
+    else:
+        text = model.config.to_json_string(use_diff=True)
+        (job.out / "config.json").write_text(text, encoding="utf-8", newline="\n")
     exporter = _exporter(model.config.model_type, job.params)
     parts = components.parts(model, task, folder)
     weights_of = _weights(job, model, loaded, parts)
@@ -126,14 +130,6 @@ def source_folder(job: StageJob, temp: Path) -> Path | None:
             "run the sweep again when nothing writes there",
         )
     return folder
-
-
-def _side_files(model: Any, folder: Path | None, out: Path) -> None:
-    if folder is not None:
-        model_file.copy_side_files(folder, out)
-        return
-    text = model.config.to_json_string(use_diff=True)
-    (out / "config.json").write_text(text, encoding="utf-8", newline="\n")
 
 
 def _exporter(architecture: str, params: Mapping[str, Any]) -> str:

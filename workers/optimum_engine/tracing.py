@@ -146,17 +146,13 @@ def fold_transposes(model: Any, folder: Path) -> int:
     ]
     for number, node in enumerate(found):
         tensor = weights[node.input[0]]
-        _add_transposed(graph, tensor, node.output[0], folder, f"transposed-{number}")
+        values = weight_file.values(tensor, folder).T
+        kind, dims = tensor.data_type, reversed(tensor.dims)
+        made = graph.initializer.add(name=node.output[0], data_type=kind, dims=dims)
+        pieces = (values[part] for part in weight_only.parts(values))
+        weight_file.write_apart(made, pieces, folder / f"transposed-{number}")
         readers[tensor.name] -= 1
         if not readers[tensor.name]:
             graph.initializer.remove(tensor)
         graph.node.remove(node)
     return len(found)
-
-
-def _add_transposed(graph: Any, tensor: Any, name: str, folder: Path, file: str) -> None:
-    values = weight_file.values(tensor, folder).T
-    rows, columns = tensor.dims
-    made = graph.initializer.add(name=name, data_type=tensor.data_type, dims=[columns, rows])
-    pieces = (values[part] for part in weight_only.parts(values))
-    weight_file.write_apart(made, pieces, folder / file)

@@ -99,22 +99,18 @@ def _pretrained(folder: Path, request: Request, task: str) -> tuple[Any, Checkpo
 
 def _model_class(config: Any, task: str) -> Any:
     what = f"Transformers has no model class for '{task}'"
+    named = None
+    # For these tasks a model type has several kinds of classes (CTC and seq2seq speech models).
+    if task.startswith(("automatic-speech-recognition", "reinforcement-learning")):
+        named = next(map(str, getattr(config, "architectures", None) or ()), None)
     with failing(export_error, what, "", KeyError, ValueError, AttributeError):
         return tasks_manager().get_model_class_for_task(
             task.removesuffix("-with-past"),
             framework="pt",
             model_type=config.model_type,
-            model_class_name=_named_class(config, task),
+            model_class_name=named,
             library="transformers",
         )
-
-
-def _named_class(config: Any, task: str) -> str | None:
-    # For these tasks a model type has several kinds of classes (CTC and seq2seq speech models).
-    if task.startswith(("automatic-speech-recognition", "reinforcement-learning")):
-        names = getattr(config, "architectures", None) or []
-        return str(names[0]) if names else None
-    return None
 
 
 _KERNELS = "use_mamba_kernels"
