@@ -22,14 +22,13 @@ from flows.fleet.lead import (
     NIGHTLY,
     PARENT_FLOW,
     Heartbeat,
-    another_parent,
     earlier_night,
     nightly_of,
     this_run,
 )
 from flows.fleet.parent import Parent, ParentDisplay
 from flows.fleet.run import FleetRun, read_run, state_url, values_of
-from flows.fleet.slot import FleetSlot
+from flows.fleet.slot import work_in_slot
 from flows.fleet.slot_runs import SLOT_FLOW, SlotRuns
 from flows.fleet.worker_folder import CWD, WorkerFolder
 from flows.observe.following import Follower
@@ -66,10 +65,7 @@ SweepSettings: type[BaseModel] = create_model(
 def slot(stamp: str, sweep: int, run: int) -> State[Any]:  # noqa: ARG001 - names the run
     """Build models of a sweep in this worker slot until nothing is left."""
     stop, here = Stop(), this_run()
-    pool = here.work_pool_name if here else None
-    ask = partial(another_parent, pool) if pool else None
-    worker = FleetSlot(sweep, run, os.environ, stop, here.id if here else None, ask)
-    error = _in_thread(worker.work, stop)
+    error = _in_thread(partial(work_in_slot, sweep, run, os.environ, stop, here), stop)
     if error is not None:
         return _failed(error)
     if stop.error is not None and not isinstance(stop.error, StoppedElsewhere):

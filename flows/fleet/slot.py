@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from uuid import UUID
+from typing import TYPE_CHECKING
 
-from flows.fleet.lead import ParentWatch
+from flows.fleet.lead import ParentWatch, another_parent
 from flows.fleet.run import FLAGS, FleetRun, read_run, state_url
 from flows.fleet.worker_folder import CWD, WORDS, WorkerFolder
 from flows.plan.needs import words_here
@@ -27,6 +27,9 @@ from flows.tune.leased import tuning_kind
 from matrix.needs import from_text
 from state.database import Patience
 from state.state import State, open_state
+
+if TYPE_CHECKING:
+    from prefect.client.schemas.objects import FlowRun
 
 _LOOK = 5.0
 """Seconds between two looks whether the parent lives."""
@@ -67,58 +70,47 @@ class SlotWatch(CancellationWatch):
         )
 
 
-@dataclass(slots=True)
-class FleetSlot:
-    """One slot run: leases and builds until nothing is left that this machine can build."""
+def work_in_slot(
+    sweep: int, run_id: int, environ: Mapping[str, str], stop: Stop, here: FlowRun | None
+) -> None:
+    """Lease and build until nothing is left of a run that this machine can build.
 
-    sweep: int
-    run: int
-    environ: Mapping[str, str]
-    stop: Stop
-    flow_run: UUID | None = None
-    """The flow run around it, which shows its models."""
-    ask: Callable[[FleetRun, str], bool] | None = None
-    """Asks for another parent, in the pool of this slot."""
+    `here`: the flow run around it, which shows its models, and in whose pool another parent starts.
+    """
+    cwd, patience = Path(environ.get(CWD, ".")).absolute(), Patience(stop.wait)
+    with open_state(state_url(resolve({}, environ, cwd)), patience=patience) as state:
+        run = read_run(state, sweep, run_id, stop)
+        settings, worker = run.settings(environ, cwd), WorkerFolder.of(environ)
+        watch = SlotWatch(state.at_once, sweep, run_id, stop, worker=worker)
+        # A cancelled sweep or a draining worker does not even begin.
+        patience.through(watch.check)
+        if stop or watch.closing.is_set():
+            return
+        if here and here.work_pool_name:
+            ask, limit = partial(another_parent, here.work_pool_name, run), settings.start_limit
+            watch.parents = ParentWatch(state.at_once, sweep, run_id, limit, ask)
+        with watch, worker.busy() if worker else nullcontext():
+            _build(state, run, settings, environ, watch, here)
 
-    def work(self) -> None:
-        """From the ids of the sweep and its run to the end."""
-        cwd = Path(self.environ.get(CWD, ".")).absolute()
-        patience = Patience(self.stop.wait)
-        where = state_url(resolve({}, self.environ, cwd))
-        with open_state(where, patience=patience) as state:
-            run = read_run(state, self.sweep, self.run, self.stop)
-            settings = run.settings(self.environ, cwd)
-            worker = WorkerFolder.of(self.environ)
-            watch = SlotWatch(state.at_once, self.sweep, self.run, self.stop, worker=worker)
-            # A cancelled sweep or a draining worker does not even begin.
-            patience.through(watch.check)
-            if self.stop or watch.closing.is_set():
-                return
-            if self.ask:
-                watch.parents = ParentWatch(
-                    state.at_once,
-                    self.sweep,
-                    self.run,
-                    settings.start_limit,
-                    partial(self.ask, run),
-                )
-            with watch, worker.busy() if worker else nullcontext():
-                self._build(state, run, settings, watch)
 
-    def _build(self, state: State, run: FleetRun, settings: Settings, watch: SlotWatch) -> None:
-        work = Workspace(settings)
-        work.prepare()
-        sweep = Sweep(run.plan, settings, state, work.open_feed(), self.stop, newest=run.newest)
-        sweep.flags = FLAGS
-        sweep.patience = Patience(self.stop.wait).seconds
-        sweep.is_recorded(state.sweep(run.sweep))
-        began, shown_at = state.last_event(run.sweep), self.flow_run
-        display = Display(sweep, began, owners_here(), self.environ, flow_run=shown_at)
-        words = from_text(self.environ.get(WORDS)) or words_here(settings, [settings.engine])
-        with (
-            display if self.flow_run else nullcontext(),
-            open_slots(sweep, 1, words) as (context, slots),
-        ):
-            context.closing = watch.closing
-            context.tuning = run.tuning or {}
-            run_slots(context, slots, usual if run.tuning is None else tuning_kind)
+def _build(
+    state: State,
+    run: FleetRun,
+    settings: Settings,
+    environ: Mapping[str, str],
+    watch: SlotWatch,
+    here: FlowRun | None,
+) -> None:
+    work = Workspace(settings)
+    work.prepare()
+    sweep = Sweep(run.plan, settings, state, work.open_feed(), watch.stop, newest=run.newest)
+    sweep.flags = FLAGS
+    sweep.patience = Patience(watch.stop.wait).seconds
+    sweep.is_recorded(state.sweep(run.sweep))
+    began, words = state.last_event(run.sweep), from_text(environ.get(WORDS))
+    display = here and Display(sweep, began, owners_here(), environ, flow_run=here.id)
+    offers = words or words_here(settings, [settings.engine])
+    with display or nullcontext(), open_slots(sweep, 1, offers) as (context, slots):
+        context.closing = watch.closing
+        context.tuning = run.tuning or {}
+        run_slots(context, slots, usual if run.tuning is None else tuning_kind)
