@@ -48,27 +48,6 @@ LONGEST_PAUSE = 30.0
 """Short, because a queue has healthy machines too, and repaired ones."""
 
 
-@dataclass(slots=True)
-class PendingRuns:
-    """How long runs have been pending, by our own clock: the server's may differ.
-
-    Works around Prefect (test_a_pending_run_is_never_given_to_another_worker): a run whose worker
-    died before it started the process stays pending for ever.
-    """
-
-    limit: float
-    """Seconds after which another run is asked for."""
-    _since: dict[UUID, float] = field(default_factory=dict)
-
-    def overdue(self, run: FlowRun) -> bool:
-        """Whether the run has been pending for too long; call it at every poll."""
-        if run.state is None or not run.state.is_pending():
-            return False
-        now = time.monotonic()
-        # Keyed by the state: a run that is pending for the second time gets the full limit again.
-        return now - self._since.setdefault(run.state.id, now) > self.limit
-
-
 @dataclass(frozen=True, slots=True)
 class FailedStarts:
     """The slot runs of a queue that failed since the last one that did not."""
@@ -134,10 +113,9 @@ class SlotRuns:
     _asked: float = 0.0
     """When the server last told of the queues, by our clock."""
     _failed: dict[str, FailedStarts] = field(default_factory=dict)
-    _pending: PendingRuns = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._pending = PendingRuns(self.start_limit)
+    _pending: dict[UUID, float] = field(default_factory=dict)
+    """Since when runs are pending, by our own clock: the server's may differ. Keyed by the state: a
+    run that is pending for the second time gets the full limit again."""
 
     def served_queues(self) -> dict[str, Words]:
         """The queues that are polled, with what their workers announce.
@@ -168,8 +146,19 @@ class SlotRuns:
         self._failed = failed_starts(filter(self._of_this_run, self._ended()))
         for run in filter(self._of_this_run, list(self._unfinished())):
             # If one that is overdue begins after all, there is one slot more.
-            if not self._pending.overdue(run) and _waits(run):
+            if not self._overdue(run) and _waits(run):
                 self._waiting[str(run.work_queue_name)] += 1
+
+    def _overdue(self, run: FlowRun) -> bool:
+        """Whether a run has been pending for too long; asked at every poll.
+
+        Works around Prefect (test_a_pending_run_is_never_given_to_another_worker): a run whose
+        worker died before it started the process stays pending for ever.
+        """
+        if run.state is None or not run.state.is_pending():
+            return False
+        now = time.monotonic()
+        return now - self._pending.setdefault(run.state.id, now) > self.start_limit
 
     def fill(self, queue: str, demand: int, working: int) -> None:
         """Let as many wait as slots work, a few at least, but no more than there is work for.
