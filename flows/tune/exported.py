@@ -184,24 +184,6 @@ class Graded:
     why: str
 
 
-def graded(file: str, one: Exported, now: Recorded) -> list[Graded]:
-    """Its trials."""
-    tuning = one.recorded.tuning
-    return [
-        Graded(
-            file=file,
-            model=f"{tuning.model}@{tuning.target}",
-            trial=was.key,
-            gain=again.gain.gain if again.gain else None,
-            recorded=str(was.verdict),
-            verdict=again.verdict or Verdict.SKIPPED,
-            why=again.why,
-        )
-        for was, again in zip(one.recorded.trials, now.trials, strict=True)
-        if was.verdict is not None
-    ]
-
-
 @dataclass(frozen=True, slots=True)
 class Elsewhere:
     """A tuning that was measured elsewhere, judged again."""
@@ -225,6 +207,19 @@ def _again(file: str, one: Exported, min_gain: float | None) -> Elsewhere:
         # What is learned does not depend on what this command calls a difference.
         own = regraded(one)
         now = own if min_gain is None else regraded(one, min_gain)
-        runtime, machine = own.tuning.runtime, own.tuning.machine
+        tuning, runtime, machine = own.tuning, own.tuning.runtime, own.tuning.machine
+        rows = (
+            Graded(
+                file=file,
+                model=f"{tuning.model}@{tuning.target}",
+                trial=was.key,
+                gain=again.gain.gain if again.gain else None,
+                recorded=str(was.verdict),
+                verdict=again.verdict or Verdict.SKIPPED,
+                why=again.why,
+            )
+            for was, again in zip(one.recorded.trials, now.trials, strict=True)
+            if was.verdict is not None
+        )
         seen = observations(own, device_of(runtime, machine)) if runtime and machine else ()
-        return Elsewhere(tuple(graded(file, one, now)), part_of(now), tuple(seen))
+        return Elsewhere(tuple(rows), part_of(now), tuple(seen))
