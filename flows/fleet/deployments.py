@@ -53,12 +53,6 @@ def deploy(pool: str) -> list[str]:
     return [f"{PARENT_FLOW}/{pool}", f"{entrypoints.slot.name}/{pool}"]
 
 
-def deploy_notification(block: str, environ: Mapping[str, str]) -> str:
-    """Have messages sent about failed sweeps; returns the name of the automation."""
-    with get_client(sync_client=True) as client:
-        return notify_of_failures(client, block, environ)
-
-
 def deploy_nightly(pool: str, cron: str, timezone: str, parameters: Mapping[str, Any]) -> str:
     """Schedule a sweep; the parent leaves a night out (`earlier_night`)."""
     name = f"{pool}-nightly"
@@ -128,33 +122,36 @@ def remove_former(client: SyncPrefectClient) -> None:
             client.delete_automation(found.id)
 
 
-def notify_of_failures(client: SyncPrefectClient, block: str, environ: Mapping[str, str]) -> str:
-    """Send a message whenever a sweep of a fleet fails; `block`: `webhook`, or TYPE/NAME of a block
-    that sends notifications."""
-    document = _webhook(environ) if block == WEBHOOK else _block(client, block)
-    wanted = AutomationCore(
-        name=_FAILED,
-        trigger=EventTrigger(
-            expect={"prefect.flow-run.Failed", "prefect.flow-run.Crashed"},
-            match_related=ResourceSpecification(
-                {"prefect.resource.role": "flow", "prefect.resource.name": PARENT_FLOW}
+def deploy_notification(block: str, environ: Mapping[str, str]) -> str:
+    """Have a message sent whenever a sweep of a fleet fails; returns the name of the automation.
+
+    `block`: `webhook`, or TYPE/NAME of a block that sends notifications.
+    """
+    with get_client(sync_client=True) as client:
+        document = _webhook(environ) if block == WEBHOOK else _block(client, block)
+        wanted = AutomationCore(
+            name=_FAILED,
+            trigger=EventTrigger(
+                expect={"prefect.flow-run.Failed", "prefect.flow-run.Crashed"},
+                match_related=ResourceSpecification(
+                    {"prefect.resource.role": "flow", "prefect.resource.name": PARENT_FLOW}
+                ),
+                posture=Posture.Reactive,
+                threshold=1,
             ),
-            posture=Posture.Reactive,
-            threshold=1,
-        ),
-        actions=[
-            SendNotification(
-                block_document_id=document,
-                subject="modelmill {{ flow_run.name }}: {{ flow_run.state.name }}",
-                body="{{ flow_run.state.message }}\n{{ flow_run|ui_url }}",
-            )
-        ],
-    )
-    if found := client.read_automations_by_name(wanted.name):
-        client.update_automation(found[0].id, wanted)
-    else:
-        client.create_automation(wanted)
-    return wanted.name
+            actions=[
+                SendNotification(
+                    block_document_id=document,
+                    subject="modelmill {{ flow_run.name }}: {{ flow_run.state.name }}",
+                    body="{{ flow_run.state.message }}\n{{ flow_run|ui_url }}",
+                )
+            ],
+        )
+        if found := client.read_automations_by_name(_FAILED):
+            client.update_automation(found[0].id, wanted)
+        else:
+            client.create_automation(wanted)
+    return _FAILED
 
 
 def _webhook(environ: Mapping[str, str]) -> UUID:

@@ -37,12 +37,6 @@ NOBODY = "no process is working on it; if that lasts: modelmill resume"
 """With the stamp and flags of the sweep."""
 
 
-def trimmed(event: Event) -> Event:
-    """An event without the data that no line shows."""
-    wide = event.data is not None and not _WIDE.isdisjoint(event.data)
-    return replace(event, data=None) if wide else event
-
-
 class Follower(Background):
     """Shows a sweep from a thread of its own while the block runs."""
 
@@ -88,7 +82,9 @@ class Follower(Background):
         return True
 
     def _show(self, event: Event) -> None:
-        self._view.event(trimmed(event), self.progress)
+        if not _WIDE.isdisjoint(event.data or ()):  # no line shows it
+            event = replace(event, data=None)
+        self._view.event(event, self.progress)
 
     def _begun(self, event: Event) -> None:
         """For those who look on: another run may have begun."""

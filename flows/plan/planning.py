@@ -35,11 +35,6 @@ MOST_NOTICES = 20
 _PUBLISHED = frozenset({Status.PUBLISHED, Status.UNCHANGED})
 
 
-def stamp_of(settings: Settings, today: date) -> str:
-    """The name of the batch, by default today's date."""
-    return str(settings.stamp or today.strftime("%Y%m%d"))
-
-
 def selection_of(settings: Settings) -> Selection:
     """The filters."""
     return Selection(
@@ -106,7 +101,7 @@ def _plan_of(settings: Settings, catalog: str, today: date, limits: Limits) -> P
     work = Workspace(settings)
     targets = work.targets()
     options = PlanOptions(
-        stamp=stamp_of(settings, today),
+        stamp=str(settings.stamp or today.strftime("%Y%m%d")),
         limits=limits,
         package=settings.package,
         engine=settings.engine,

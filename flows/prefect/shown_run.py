@@ -150,8 +150,10 @@ class ShownRun:
         """Update the progress bar, every few seconds."""
         if not now and time.monotonic() < self._moved_at + _PROGRESS_INTERVAL:
             return
-        text = f"sweep {self.plan.stamp}: {progress_text(progress)}"
-        shown = {"data": percent_done(progress), "description": text}
+        counts = f"{progress.ended} of {progress.total} cells, {progress.failed} failed"
+        told = "; ".join(filter(None, (counts, *progress.left_lines(), progress.remarks)))
+        percent = 100.0 * progress.ended / progress.total if progress.total else 100.0
+        shown = {"data": percent, "description": f"sweep {self.plan.stamp}: {told}"}
         self._show_named(client, "progress", shown, type="progress")
         self._moved_at = time.monotonic()
 
@@ -317,17 +319,6 @@ def artifact_key(catalog: str, kind: str) -> str:
     name = re.split(r"[/\\]", catalog)[-1].lower().removesuffix(".toml")
     slug = re.sub(r"[^0-9a-z]+", "-", name).strip("-")
     return f"modelmill-{slug or 'sweep'}-{kind}"
-
-
-def percent_done(progress: SweepProgress) -> float:
-    """How much of the sweep has ended."""
-    return 100.0 * progress.ended / progress.total if progress.total else 100.0
-
-
-def progress_text(progress: SweepProgress) -> str:
-    """The text beside the progress bar."""
-    counts = f"{progress.ended} of {progress.total} cells, {progress.failed} failed"
-    return "; ".join(filter(None, (counts, *progress.left_lines(), progress.remarks)))
 
 
 def outcome_table(stamp: str, outcomes: Iterable[Outcome]) -> tuple[list[dict[str, str]], str]:

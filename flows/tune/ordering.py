@@ -109,7 +109,7 @@ def _placed(one: Hypothesis, about: Situation) -> Placed:
         return Placed(one, Place.SKIPPED, error.message)
     if _builds_alike(cell, about.cell) and not one.runtime:
         return Placed(one, Place.SKIPPED, "the baseline is already built that way")
-    if why := unmet(one, about):
+    if why := next(_unmet(one, about), ""):
         return Placed(one, Place.SKIPPED, why)
     known = [finding for finding in about.findings if _speaks_of(finding, one, about)]
     for finding in known:
@@ -155,12 +155,8 @@ def _speaks_of(finding: Finding, one: Hypothesis, about: Situation) -> bool:
     )
 
 
-def unmet(one: Hypothesis, about: Situation) -> str:
-    """The guard that keeps a hypothesis from a model; empty: none, or the graph is not known."""
-    return next(_unmet(one, about), "")
-
-
 def _unmet(one: Hypothesis, about: Situation) -> Iterator[str]:
+    """The guards that keep a hypothesis from a model, as far as the graph is known."""
     guards, insight = one.guards, about.insight
     if guards.architectures and not matches(about.family, guards.architectures):
         yield f"it is for {', '.join(guards.architectures)}, not for {about.family}"
