@@ -174,11 +174,13 @@ def _lost(
     changes: Mapping[str, Callable[[], Mapping[str, Any]]],
 ) -> dict[str, float]:
     """How much the outputs lose at most in a few samples, by what changes the `usual` inputs for
-    each operator, or for a group."""
+    each operator, or for a group: relative to how far they vary between these samples, as parity
+    tells it."""
     known = {item.name for item in session.get_inputs()}
     feeds = [{name: one[name] for name in one if name in known} | dict(usual)
              for one in sets[:_MOST_SAMPLES]]  # fmt: skip
     wanted = [session.run(None, one) for one in feeds]
+    spreads = [_spread(rows) for rows in zip(*wanted, strict=True)]
     lost: dict[str, float] = {}
     names, size = list(changes), math.ceil(len(changes) / _MOST_RUNS)
     for start in range(0, len(names), max(size, 1)):
@@ -187,9 +189,11 @@ def _lost(
         for name in group:
             given |= changes[name]()
         losses = [
-            _error(found, exact)
+            _error(found, exact, spread)
             for one, outputs in zip(feeds, wanted, strict=True)
-            for found, exact in zip(session.run(None, one | given), outputs, strict=True)
+            for found, exact, spread in zip(
+                session.run(None, one | given), outputs, spreads, strict=True
+            )
         ]
         lost |= dict.fromkeys(group, max(losses, default=0.0))
     return lost
@@ -241,7 +245,7 @@ def _let_override(model: Any, names: Iterable[str]) -> None:
     )
 
 
-def _error(found: Any, wanted: Any) -> float:
+def _error(found: Any, wanted: Any, spread: float) -> float:
     import numpy as np
 
     if wanted.dtype.kind != "f":
@@ -249,5 +253,17 @@ def _error(found: Any, wanted: Any) -> float:
     finite = np.isfinite(wanted)
     if not np.isfinite(found[finite]).all():
         return math.inf
-    length = float(np.linalg.norm(wanted[finite]))
+    length = spread or float(np.linalg.norm(wanted[finite]))
     return float(np.linalg.norm((found - wanted)[finite])) / length if length else 0.0
+
+
+def _spread(rows: Sequence[Any]) -> float:
+    """The usual length of what distinguishes an output's values for one sample from those for all;
+    0 if these cannot be compared."""
+    import numpy as np
+
+    shapes = {row.shape for row in rows}
+    if len(shapes) > 1 or rows[0].dtype.kind != "f" or not all(map(np.all, map(np.isfinite, rows))):
+        return 0.0
+    apart = np.stack(rows).astype(np.float64)
+    return float(np.linalg.norm(apart - apart.mean(axis=0)) / math.sqrt(len(rows)))

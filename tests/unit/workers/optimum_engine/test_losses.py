@@ -113,3 +113,14 @@ def test_what_is_no_number_in_one_sample_counts_most(tmp_path: Path) -> None:
     assert found["abs"] == np.inf
     assert found["log"] < 0.01
     assert losses.of_results(folder, ranges, [loud], tmp_path / "one", 65535)["abs"] < 0.01
+
+
+def test_what_all_outputs_have_in_common_hides_no_loss(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("Neg", ["x"], ["turned"], name="neg"),
+        helper.make_node("Sub", ["offset", "turned"], ["y"], name="sub"),
+    ]
+    folder = ready(nodes, {"offset": np.float32(100)}, tmp_path)
+    sets = [{"x": one[None]} for one in SAMPLE["x"]]
+    found = losses.of_results(folder, {"turned": (-4.0, 4.0)}, sets, tmp_path / "losses", 15)
+    assert 0.05 < found["neg"] < 0.5
