@@ -24,8 +24,8 @@ _BETWEEN = {
 """Between which numbers these operators' results lie."""
 _NEAR = 1e-5
 """What lies nearer than this to a whole number is one: CPUs differ in the last bits."""
-_FIRST = 256
-"""As many values of a tensor say of most that they are no whole numbers."""
+_SOME = 256
+"""So many values of a tensor mostly show that not all are whole numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,8 +199,10 @@ class _Found:
                 self._bounds.pop(name, None)
                 continue
             self._bounds.setdefault(name, []).append((low, high))
-            if name not in self._others and not (_whole(array.flat[:_FIRST]) and _whole(array)):
-                self._others.add(name)
+            if name not in self._others:
+                some = array.flat[:: max(1, array.size // _SOME)]
+                if not (_whole(some) and _whole(array)):
+                    self._others.add(name)
             # Cutting off what hides would let it be seen.
             if self._limits.method in {"percentile", "mse"} and not hides:
                 made = histograms.counts(array)
