@@ -9,7 +9,7 @@ bring back what it cuts off.
     wider        16 bits for half of them, or as many as the label of the precision allows
     float        the first quarter stays in floating point, the second gets 16 bits; operators
                  whose rounded result costs the outputs more than a tenth stay there too,
-                 with those that read it
+                 with those that read it, and all before them if these compute little
 
 The first graph that reaches parity is taken. If none does, the best one is kept, and
 verification judges it. Ranges come from the samples of the part `fit`, attempts are compared on
@@ -45,6 +45,8 @@ _DIGITS = 3
 _GAIN = 1.0
 """How many decibels make a graph better than an earlier one."""
 _LOSSY = 0.1
+_LITTLE = 0.1
+"""The share of the multiplications of operators that stay in float because of those after them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +76,8 @@ class Ranking:
     most: Callable[[], int]
     """How many of them may have more bits."""
     lossy: frozenset[str] = frozenset()
-    """Those, with a weight or without, whose rounded results the outputs do not bear, and those
-    that read these."""
+    """Those, with a weight or without, whose rounded results the outputs do not bear, those that
+    read these, and perhaps those before them."""
 
 
 def convert(
@@ -161,8 +163,9 @@ def changed(step: str, attempt: Attempt, rank: Callable[[Attempt], Ranking]) -> 
     # In w8a8, 16 bits are for results: they leave weights as they are.
     weights = own.weights if settings.precision == "w8a16" else {}
     if step == "float":
-        order = [*names[:quarter], *sorted(ranking.lossy.difference(names[:quarter]))]
-        floats = label.within(order, own.macs, IN_FLOAT)
+        order = sorted(ranking.lossy)
+        order += [name for name in names[:quarter] if name not in ranking.lossy]
+        floats = label.within(label.within(order, own.macs, IN_FLOAT), own.weights, MORE_BITS)
         left = MORE_BITS - sum(weights.get(name, 0.0) for name in floats)
         wide = [name for name in names[:most] if name not in floats]
         return replace(
@@ -219,6 +222,23 @@ def _with_readers(model: Any, names: Collection[str]) -> frozenset[str]:
     return frozenset({*names, *readers})
 
 
+def before(model: Any, names: Collection[str]) -> frozenset[str]:
+    """The operators from whose results these compute theirs.
+
+    Before a logarithm of what may be silence, no result bears to be rounded, but samples that are
+    loud do not show it.
+    """
+    makers = {name: node for node in model.graph.node for name in node.output}
+    pending = [node for node in model.graph.node if node.name in names]
+    found: set[str] = set()
+    while pending:
+        made = {name: makers[name] for name in pending.pop().input if name in makers}
+        new = {node.name: node for node in made.values() if node.name not in found}
+        found |= new.keys()
+        pending += new.values()
+    return frozenset(found)
+
+
 class _Trials:
     """Carries out attempts at one graph."""
 
@@ -272,11 +292,12 @@ class _Trials:
 
     def _ranking(self, plain: Settings) -> Ranking:
         weights, results = self._losses(plain)
-        lossy = _with_readers(
-            model_file.load_graph(self._graph.prepared(plain)),
-            {name for name, loss in results.items() if loss > _LOSSY},
-        )
+        model = model_file.load_graph(self._graph.prepared(plain))
         sizes = label.sizes(self._float)
+        lossy = _with_readers(model, {name for name, loss in results.items() if loss > _LOSSY})
+        more = lossy | before(model, lossy)
+        if sum(sizes.macs.get(name, 0.0) for name in more) <= _LITTLE:
+            lossy = more
         if plain.precision == "w8a16":
             return Ranking(ordered(weights), sizes, lambda: len(weights) // 2, lossy)
         names = ordered(results)

@@ -175,3 +175,22 @@ def test_more_bits_are_for_no_more_weights_and_products_than_the_label_allows() 
     assert found.wide == {"a"}
     results = attempt(ASKED, 1, Settings("w8a8"))
     assert attempts.changed("wider", results, lambda _: own).wide == {"a", "b", "c"}
+
+
+def test_what_stays_in_float_with_all_before_it() -> None:
+    nodes = [
+        helper.make_node("Neg", ["x"], ["turned"], name="neg"),
+        helper.make_node("Mul", ["turned", "x"], ["square"], name="square"),
+        helper.make_node("Abs", ["x"], ["apart"], name="apart"),
+        helper.make_node("Log", ["square"], ["loud"], name="log"),
+        helper.make_node("Add", ["loud", "apart"], ["y"], name="sum"),
+    ]
+    assert attempts.before(graphs.model(nodes, {}), {"log"}) == {"square", "neg"}
+
+
+def test_float_takes_the_lossy_first_and_no_more_weights_than_the_label_allows() -> None:
+    sizes = Sizes({"a": 0.3, "b": 0.3, "lossy": 0.3}, {})
+    ranking = Ranking(["a", "b", "c", "d"], sizes, lambda: 2, frozenset({"lossy", "z"}))
+    settings = attempts.changed("float", attempt(ASKED, 1), lambda _: ranking)
+    assert settings.floats == {"lossy", "z"}
+    assert settings.wide == set()
