@@ -46,12 +46,12 @@ def compare(
         return {"not": NEVER[model_type]}, {}
     given = sample_sets(job, temp, parts)
     try:
-        return compared.compare_parts(job, parts, given, compute)
+        return compared.compare_parts(job, parts, *given, compute)
     except NotComparable as reason:
         return {"not": str(reason)}, {}
 
 
-def sample_sets(job: StageJob, temp: Path, parts: Mapping[str, Part]) -> Samples:
+def sample_sets(job: StageJob, temp: Path, parts: Mapping[str, Part]) -> tuple[Samples, str]:
     """Samples of every component, made as the stage `inputs` makes them, and their kind."""
     out = temp / "inputs"
     out.mkdir()
@@ -60,7 +60,7 @@ def sample_sets(job: StageJob, temp: Path, parts: Mapping[str, Part]) -> Samples
     given = {"export": job.out}
     told = inputs.run(replace(job, params=params, inputs=given, out=out), temp)
     sets = {name: files.load(out, name, JUDGE) for name in parts}
-    return Samples(sets, told["samples"]["kind"])
+    return sets, told["samples"]["kind"]
 
 
 _ERRORS = (TypeError, ValueError, RuntimeError, KeyError, IndexError, AttributeError)

@@ -54,18 +54,20 @@ class Part(Protocol):
         """The inputs that it makes of one item, without the axis of the batch."""
 
 
-@dataclass(frozen=True)
-class Real:
-    """Samples of processors. Inputs that none of them makes are missing."""
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Makes the samples of a component."""
 
-    kinds: Mapping[str, str]
-    """The kind of each input that the samples have."""
-    origin: str
-    """For people."""
-    count: int | None
-    """How many samples there are; None: as many as are asked for."""
     sample: Callable[[int], Sample]
     """The sample of a number; any few in a row have short and long texts."""
+    kinds: Mapping[str, str]
+    """Of each input that the samples have."""
+    origin: str
+    """For people."""
+    count: int | None = None
+    """How many there are; None: as many as are asked for."""
+    own: bool = False
+    """Whether they are a user's tensors, which stay as they are."""
 
 
 class _Unusable(StageError):
@@ -82,8 +84,9 @@ def real(
     remote_code: bool = False,
     notice: Callable[[str], object] = print,
     dataset: Dataset | None = None,
-) -> Real | None:
-    """Samples for a graph from what lies beside its model; None: nothing there makes any.
+) -> Source | None:
+    """Samples for a graph from what lies beside its model, without inputs that no processor makes;
+    None: nothing there makes any.
 
     Open axes get these sizes. A `dataset` takes the place of our material. `notice` takes
     a line about a processor that cannot be used here.
@@ -124,7 +127,7 @@ def real(
     if dataset is not None and DATASET in kinds.values():
         count, origins = len(dataset.rows) // batch, [dataset.name, *origins]
     sample = partial(_sample, parts, makers, wanted, shapes, batch)
-    return Real(kinds, " and ".join(dict.fromkeys(origins)), count, sample)
+    return Source(sample, kinds, " and ".join(dict.fromkeys(origins)), count)
 
 
 def _beside(folder: Path, files: Sequence[str], *keys: str) -> str:

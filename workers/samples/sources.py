@@ -18,7 +18,7 @@ from typing import Any
 
 from workers.samples import datasets, processors, signals
 from workers.samples.datasets import IMAGES, SOUNDS, TENSORS, Dataset, picture, sound
-from workers.samples.processors import Real
+from workers.samples.processors import Source
 from workers.samples.values import told
 from workers.session import Port
 
@@ -33,21 +33,6 @@ KINDS = (SYNTHETIC, processors.KIND, DATASET)
 _FOLLOWS = re.compile(r"mask|position|token_type|segment_ids|cache_branch|sizes|grid_thw|lengths")
 """In names of inputs that follow from others."""
 RATE = 16000
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """Makes the samples of a component."""
-
-    sample: Callable[[int], Sample]
-    kinds: Mapping[str, str]
-    """Of each input."""
-    origin: str
-    """For people."""
-    count: int | None = None
-    """How many there are; None: as many as are asked for."""
-    own: bool = False
-    """Whether they are a user's tensors, which stay as they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +73,7 @@ class Maker:
             rest = make(wanted, self.sizes, number) if needed else {}
             return rest | real.sample(number)
 
-        return Source(sample, {**made, **real.kinds}, real.origin, real.count)
+        return replace(real, sample=sample, kinds={**made, **real.kinds})
 
     def _of_tensors(self, dataset: Dataset, component: str, wanted: Signature) -> Source:
         given = [datasets.fitted(row, wanted, component) for row in dataset.rows]
@@ -142,7 +127,7 @@ def _shown(name: str, made: Any, given: Sample, config: Any) -> Any:
     return made
 
 
-def stated(dataset: Dataset, wanted: Mapping[str, Port]) -> Real | None:
+def stated(dataset: Dataset, wanted: Mapping[str, Port]) -> Source | None:
     """The samples of a dataset, for the one input that takes them; None: no single one does."""
     takes = {IMAGES: _is_image, SOUNDS: _is_sound}.get(dataset.form)
     names = [name for name, port in wanted.items() if takes and takes(port)]
@@ -151,7 +136,8 @@ def stated(dataset: Dataset, wanted: Mapping[str, Port]) -> Real | None:
     port = wanted[names[0]]
     make = partial(_image if dataset.form == IMAGES else _sound, dataset.stated, port)
     sample = partial(_sample, make, dataset.rows, port)
-    return Real({port.name: DATASET}, dataset.name, len(dataset.rows) // _shape(port)[0], sample)
+    count = len(dataset.rows) // _shape(port)[0]
+    return Source(sample, {port.name: DATASET}, dataset.name, count)
 
 
 def _sample(make: Any, rows: Sequence[Path], port: Port, number: int) -> dict[str, Any]:

@@ -12,7 +12,8 @@ from workers.composition import Composition, split
 from workers.engine import StageError, StageJob
 from workers.samples import datasets, files, loops, parts
 from workers.samples.parts import FIT, ORDER, PARTS
-from workers.samples.sources import DATASET, KINDS, Maker, Source, kind_of
+from workers.samples.processors import Source
+from workers.samples.sources import DATASET, KINDS, Maker, kind_of
 from workers.sources import model_file, runtime
 from workers.sources.errors import quantize_error
 

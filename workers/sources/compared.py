@@ -24,6 +24,8 @@ LARGE = 2 << 30
 RULE = [[1 << 30, 1, 1, 4], [0, 1, 1, 8]]
 """The sizes of the parts of the samples (`workers.samples.parts`); the last part is compared."""
 Sample = dict[str, Any]
+Samples = Mapping[str, Sequence[Sample]]
+"""Of every component."""
 Part = tuple[Any, Any]
 """A module, and what its engine knows of it."""
 Compute = Callable[[Part, Sequence[Sample]], tuple[list[dict[str, Any]], str]]
@@ -33,14 +35,6 @@ not run unchanged, if there was one."""
 
 class NotComparable(Exception):
     """Why PyTorch's outputs are no measure for a graph, or cannot be had."""
-
-
-@dataclass(frozen=True, slots=True)
-class Samples:
-    """Of every component, and of what kind they are."""
-
-    of: Mapping[str, Sequence[Sample]]
-    kind: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +55,12 @@ class Outputs:
 
 
 def compare_parts(
-    job: StageJob, parts: dict[str, Part], given: Samples, compute: Compute
+    job: StageJob, parts: dict[str, Part], given: Samples, kind: str, compute: Compute
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """For the facts, what was compared; and the figures. Raises `StageError` if one differs.
 
-    `parts` is emptied: a large model has left the memory before ONNX Runtime maps its graphs.
+    `kind`: of the samples. `parts` is emptied: a large model has left the memory before ONNX
+    Runtime maps its graphs.
     """
     told: dict[str, Any] = {}
     figures: dict[str, Any] = {}
@@ -73,7 +68,7 @@ def compare_parts(
     computed: dict[str, Outputs] = {}
     for name, part in parts.items():
         job.progress(f"computing {name} with PyTorch" if name else "computing with PyTorch")
-        computed[name] = outputs_of(part, files_of[name], given.of[name], compute)
+        computed[name] = outputs_of(part, files_of[name], given[name], compute)
     large = any(_size(one[0]) >= LARGE for one in parts.values())
     if large:
         del part
@@ -81,7 +76,7 @@ def compare_parts(
         gc.collect()
     for name in tuple(computed):
         job.progress(f"comparing {name} with the model" if name else "comparing with the model")
-        file, sets = files_of[name], given.of[name]
+        file, sets = files_of[name], given[name]
         found = rows(file, sets, computed[name])
         if faults(found) and not large and can_be_eager(parts[name]):
             other = outputs_of(parts[name], file, sets, compute, eager=True)
@@ -95,8 +90,8 @@ def compare_parts(
             )
         told[name or "."] = computed[name].told()
         figures[name or "."] = found
-    least = min(len(sets) for sets in given.of.values())
-    facts = {"samples": least, "kind": given.kind, "snr": f">= {EXPORT.snr:g}", "parts": told}
+    least = min(len(sets) for sets in given.values())
+    facts = {"samples": least, "kind": kind, "snr": f">= {EXPORT.snr:g}", "parts": told}
     return facts, figures
 
 

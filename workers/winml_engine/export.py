@@ -152,12 +152,12 @@ def compare(
     """What `compared.compare_parts` says of the parts, which it empties; or why nothing can be
     compared."""
     try:
-        return compared.compare_parts(job, parts, _sample_sets(job, temp, parts), compute)
+        return compared.compare_parts(job, parts, *_sample_sets(job, temp, parts), compute)
     except NotComparable as reason:
         return {"not": str(reason)}, {}
 
 
-def _sample_sets(job: StageJob, temp: Path, parts: Mapping[str, Part]) -> Samples:
+def _sample_sets(job: StageJob, temp: Path, parts: Mapping[str, Part]) -> tuple[Samples, str]:
     """Samples of every component, made as the stage `inputs` makes them, and their kind."""
     out = temp / "inputs"
     out.mkdir()
@@ -165,7 +165,7 @@ def _sample_sets(job: StageJob, temp: Path, parts: Mapping[str, Part]) -> Sample
     params = {**job.params, "task": job.request.model["task"], "parts": RULE}
     told = inputs.run(replace(job, params=params, inputs=given, out=out)).facts
     sets = {name: files.load(out, name, JUDGE) for name in parts}
-    return Samples(sets, told["samples"]["kind"])
+    return sets, told["samples"]["kind"]
 
 
 def compute(part: Part, sets: Sequence[Sample]) -> tuple[list[dict[str, Any]], str]:
