@@ -11,6 +11,7 @@ from typing import Any, Required, TypedDict
 
 from matrix.codec import from_json
 from matrix.digest import FileEntry
+from matrix.verification import Rung
 
 Json = Mapping[str, Any]
 
@@ -115,14 +116,6 @@ class _Manifest(TypedDict, total=False):
     files: list[FileEntry]
 
 
-class _Rung(TypedDict, total=False):
-    name: Required[str]
-    passed: Required[bool | None]
-    detail: Required[str]
-    evidence: dict[str, Any]
-    waived: str
-
-
 class _Runtime(TypedDict, total=False):
     name: str
     own: bool
@@ -168,7 +161,7 @@ class _Record(TypedDict, total=False):
     version: str
     started: str
     attempt: int
-    verification: list[_Rung]
+    verification: list[Rung]
     runtimes: list[_Runtime]
     rules: _Rules
     reference: _Reference

@@ -55,6 +55,18 @@ WITHIN = 0.02
 
 
 @dataclass(frozen=True, slots=True)
+class Rung:
+    """One step of the verification ladder with its evidence; `passed` None: could not be run."""
+
+    name: str
+    passed: bool | None
+    detail: str
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+    waived: str = ""
+    """Why the catalog accepts its failure."""
+
+
+@dataclass(frozen=True, slots=True)
 class Limit:
     """What parity requires of every output."""
 

@@ -20,9 +20,10 @@ from flows.settings.workspace import Workspace
 from machine.files import move, remove_tree, temporary_folder
 from matrix.errors import MillError, UsageError
 from matrix.model import Cell, Plan
+from matrix.verification import Rung
 from workers.attest.attester import Attester
 from workers.build.builder import Builder
-from workers.build.built import Built, Rung
+from workers.build.built import Built
 from workers.build.origin import PACKAGE
 from workers.compile.files import Compiled
 from workers.compile.group import STAGE

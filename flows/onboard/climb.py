@@ -18,8 +18,8 @@ from machine.waits import untold
 from matrix.errors import MillError
 from matrix.model import Cell
 from matrix.status import FailureClass
+from matrix.verification import Rung
 from workers.build.builder import Builder, Built
-from workers.build.built import Rung
 from workers.errors import BuildFailed
 from workers.host.watch import Watching
 from workers.measure.benchmark import Driver, benchmark

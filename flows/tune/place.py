@@ -11,7 +11,8 @@ from flows.output.quantity import show_duration
 from flows.tune.record import Making, Step, Trial
 from machine.waits import untold
 from matrix.model import Cell, Profile
-from workers.build.built import Built, Rung
+from matrix.verification import Rung
+from workers.build.built import Built
 from workers.measure.benchmark import Driver
 from workers.measure.result import Benchmark
 from workers.measure.subject import Graph, Subject

@@ -18,11 +18,11 @@ from matrix.codec import from_json, to_json
 from matrix.hypotheses import Hypothesis
 from matrix.model import Cell
 from matrix.trials import Phase, SessionKind, TuningStatus, Verdict
+from matrix.verification import Rung
 from state.damage import reading
 from state.reading import StateReader
 from state.records import Lease
 from state.tunings import SessionRow, TrialRow, TuningRow
-from workers.build.built import Rung
 from workers.measure.benchmark import Outcome
 from workers.measure.comparison import Finished
 from workers.measure.result import Machine, Protocol

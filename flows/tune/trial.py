@@ -20,8 +20,8 @@ from matrix.errors import MillError, UsageError
 from matrix.overlay import overlay
 from matrix.status import FailureClass
 from matrix.trials import Phase, SessionKind, Verdict
+from matrix.verification import Rung
 from state.errors import StateError
-from workers.build.built import Rung
 from workers.errors import BuildFailed
 from workers.measure.comparison import ROUNDS, SETTLE
 from workers.measure.result import Benchmark, Protocol

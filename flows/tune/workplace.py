@@ -32,9 +32,10 @@ from matrix.hypotheses import Hypothesis
 from matrix.model import Cell, Profile
 from matrix.overlay import overlay, trial_digest
 from matrix.trials import TuningStatus
+from matrix.verification import Rung
 from state.errors import StateError
 from workers.build.builder import Builder
-from workers.build.built import Built, Rung
+from workers.build.built import Built
 from workers.compile.devices import available
 from workers.host.watch import Watching
 from workers.measure.benchmark import Driver

@@ -14,7 +14,7 @@ from flows.onboard.goals import Tier
 from flows.onboard.goals import Verdict as Ended
 from matrix.coverage import Coverage, Verdict
 from matrix.digest import FileEntry, tree_digest
-from workers.build.built import Rung
+from matrix.verification import Rung
 from workers.measure.result import Benchmark, GraphResult, Latency, Machine, Protocol
 from workers.measure.subject import Artifact
 from workers.runtimes.runtime import Runtime

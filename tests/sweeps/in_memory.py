@@ -22,6 +22,7 @@ from flows.sweep.lifecycle import Sweep
 from matrix.model import Plan, PlannedModel
 from matrix.needs import Words
 from matrix.status import Status
+from matrix.verification import Rung
 from state.records import Outcome, Owner
 from state.state import State, open_state
 from tests.fakes.feed import MemoryFeed
@@ -29,7 +30,6 @@ from tests.fakes.in_process import InProcessHost
 from tests.plans.cells import plan_model
 from workers.attest.attester import Attester
 from workers.build.builder import Builder, BuildOptions, Built
-from workers.build.built import Rung
 from workers.store import Store
 from workers.verify.verifier import VerifyFailed
 

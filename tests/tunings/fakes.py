@@ -18,11 +18,11 @@ from matrix.codec import to_json
 from matrix.hypotheses import Hypothesis
 from matrix.model import Cell
 from matrix.plan import make_plan
+from matrix.verification import Rung
 from state.records import Lease
 from state.state import State
 from tests.measuring.runtimes import CPU, FakeRuntimes, always
 from tests.plans.models import EVERYTHING, TARGETS, load, plan_options
-from workers.build.built import Rung
 from workers.host.client import Reply
 from workers.host.watch import UNWATCHED, Watching
 from workers.measure.benchmark import Driver

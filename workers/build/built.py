@@ -11,6 +11,7 @@ from typing import Any
 
 from machine.files import copy_file, hash_file, move, remove_tree
 from matrix.digest import FileEntry, LocalFile
+from matrix.verification import Rung
 from workers.build.claim import Claim
 from workers.errors import StoreError
 from workers.store import Store
@@ -30,18 +31,6 @@ class StageRun:
     bytes: int
     peak_memory: int
     """In the run that made the bytes."""
-
-
-@dataclass(frozen=True, slots=True)
-class Rung:
-    """One step of the verification ladder with its evidence; `passed` None: could not be run."""
-
-    name: str
-    passed: bool | None
-    detail: str
-    evidence: Mapping[str, Any] = field(default_factory=dict)
-    waived: str = ""
-    """Why the catalog accepts its failure."""
 
 
 _DOING = {

@@ -15,9 +15,9 @@ from typing import Any
 
 from matrix.digest import BUILD_RECORD, LocalFile
 from matrix.status import FailureClass
-from matrix.verification import RUNGS
+from matrix.verification import RUNGS, Rung
 from workers import code
-from workers.build.built import Built, Rung
+from workers.build.built import Built
 from workers.build.claim import Claim
 from workers.build.package import compact_bytes, write_record
 from workers.errors import BuildFailed, CorruptBlob

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from matrix.codec import from_json
 from matrix.errors import UsageError
 from matrix.nearest import hint, quote
-from matrix.verification import EP, RUNGS, TAKEN
+from matrix.verification import EP, RUNGS, TAKEN, Rung
 from workers.verify.ladder.observed import took
 from workers.verify.ladder.proof import OLD, proof_of
-
-if TYPE_CHECKING:
-    from workers.build.built import Rung
 
 DEFAULT_LEVEL = "parity"
 
@@ -53,8 +50,6 @@ class Demand:
 
     def lacks(self, record: Mapping[str, Any]) -> str:
         """Why a build record does not meet the demand; empty if it does."""
-        from workers.build.built import Rung  # settings read levels, and help needs no store
-
         listed = record.get("verification", ())
         rungs = {one["name"]: from_json(one, Rung, exact=False) for one in listed}
         for name in up_to(self.level):

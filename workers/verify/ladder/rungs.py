@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from workers.build.built import Rung
+from matrix.verification import Rung
 from workers.build.claim import Claim
 from workers.runtimes.runtime import AGAIN, PREFER
 from workers.verify.ladder import parity, policy, samples

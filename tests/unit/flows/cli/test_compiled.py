@@ -6,7 +6,7 @@ from pathlib import Path
 
 from flows.compile.written import Written, result_lines, result_to_json
 from flows.observe.evidence import opening_of
-from workers.build.built import Rung
+from matrix.verification import Rung
 from workers.compile.files import Checked, Compiled, Opening
 
 RUNTIME = {"name": "X npu (emulated)", "own": True, "ran": True, "emulated": True}

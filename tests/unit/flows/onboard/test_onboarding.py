@@ -23,9 +23,9 @@ from matrix.errors import PlanError, UsageError
 from matrix.findings import read_findings
 from matrix.model import PRIORITIES, Model, Source, SourceKind
 from matrix.status import FailureClass
+from matrix.verification import Rung
 from tests.onboarding.records import COMPARED, ENTRY, record, written
 from tests.plans.cells import make_cell
-from workers.build.built import Rung
 from workers.errors import BuildFailed
 from workers.host.watch import Watching
 

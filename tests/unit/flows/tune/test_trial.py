@@ -8,9 +8,9 @@ import pytest
 
 from matrix.status import FailureClass
 from matrix.trials import SessionKind, TuningStatus, Verdict
+from matrix.verification import Rung
 from tests.measuring.runtimes import always, crash
 from tests.tunings.fakes import Play, hypothesis, step, trial
-from workers.build.built import Rung
 from workers.errors import BuildFailed
 
 

@@ -11,9 +11,9 @@ from flows.tune.record import BASELINE
 from matrix.hypotheses import Hypothesis
 from matrix.status import FailureClass
 from matrix.trials import Phase, SessionKind, TuningStatus, Verdict
+from matrix.verification import Rung
 from tests.measuring.runtimes import NPU, crash
 from tests.tunings.fakes import PROTOCOL, FakeMaker, Play, hypothesis, step, trial
-from workers.build.built import Rung
 from workers.errors import BuildFailed
 from workers.measure.verdict import judge
 
