@@ -53,17 +53,20 @@ def render(
 
 
 def _block(row: Sequence[str], width: int) -> Iterator[str]:
-    """The lines of one row; a cell that is wider than they are is not cut."""
+    """The lines of one row; a longer one is divided between words, and no name is cut."""
     first, *others = row
     yield first
-    line = ""
+    lines: list[str] = []
     for cell in filter(None, others):
-        if line and len(line) + 2 + len(cell) > width:
-            yield line
-            line = ""
-        line = f"{line}  {cell}" if line else f"    {cell}"
-    if line:
-        yield line
+        if not lines or 4 + len(lines[-1]) + 2 + len(cell) > width:
+            lines.append(cell)
+        else:
+            lines[-1] += f"  {cell}"
+    for line in lines:
+        yield from textwrap.wrap(
+            line, width, initial_indent="    ", subsequent_indent="      ",
+            break_long_words=False, break_on_hyphens=False,
+        )  # fmt: skip
 
 
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>#|~])")

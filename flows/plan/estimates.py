@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from flows.output.quantity import show_duration, show_size
 from matrix.codec import from_json, to_json
-from matrix.model import Cell, Model, Plan, PlannedModel, SourceKind, is_export
+from matrix.model import EXPORT, Cell, Model, Plan, PlannedModel, SourceKind, is_export
 from state.records import StageRun
 
 if TYPE_CHECKING:
@@ -187,10 +187,15 @@ class _History:
             counted |= fresh
             spent = sum(unit.seconds for unit in fresh.values())
             shares[cell] = spent + self._overheads.get(cell, self._usual)
-        known = [share for cell, share in shares.items() if cell in past.by_cell]
-        for cell in wanted if known else ():
+        beside = [
+            sum(one.seconds for one in runs if one.stage != EXPORT)
+            + self._overheads.get(cell, self._usual)
+            for cell, runs in past.by_cell.items()
+            if cell in shares
+        ]
+        for cell in wanted if beside else ():
             if cell not in past.by_cell:  # a target that the model was never built for
-                shares[cell] = median(known)
+                shares[cell] = median(beside)
         disk = sum(unit.bytes for unit in counted.values())
         memory = max((unit.peak_memory for unit in counted.values()), default=0)
         return Cost(sum(shares.values()), disk, memory, "its own history"), shares

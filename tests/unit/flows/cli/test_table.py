@@ -29,3 +29,10 @@ def test_rows_that_do_not_fit_become_blocks_in_which_nothing_is_cut(width: int) 
 def test_a_table_that_fits_stays_one() -> None:
     assert render(("a", "b"), [("x", 1)], 4) == "a  b\nx  1"
     assert render(("a", "b"), [("x", 1)], 3) == "a,\nb\nx\n    1"
+
+
+def test_a_text_that_is_too_long_is_divided_between_words() -> None:
+    text = "16 samples of text-classification agree"
+    assert render(("a", "b"), [("x", text)], 20).splitlines()[2:] == [
+        "    16 samples of", "      text-classification", "      agree",
+    ]  # fmt: skip

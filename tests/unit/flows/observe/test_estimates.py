@@ -96,6 +96,13 @@ def test_a_target_that_is_new_costs_what_the_others_do() -> None:
     assert found.cells[model.cells[2].id] == 4
 
 
+def test_the_export_is_not_counted_again_for_a_target_that_is_new() -> None:
+    model = small_model("a/b", cells=8)
+    first = model.cells[0].id
+    found = guess(Past(unit(first, "export", 23), unit(first, "optimize", 0.5)), model)
+    assert found.models[model.name].seconds == 23 + 8 * 0.5
+
+
 def test_a_model_that_was_only_built_for_other_targets_is_no_free_one() -> None:
     model = small_model("a/b", cells=4)
     first, second = (cell.id for cell in model.cells[:2])
