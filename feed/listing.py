@@ -69,13 +69,19 @@ def list_versions(
                 yield found
 
 
+def missing(feed: Feed, package: str, version: str) -> NotFound:
+    """That a version is not there, with what may have been meant."""
+    known = [one.version for one in feed.versions(package) if not one.deleted]
+    meant = near(version, known) if known else near(package, feed.packages())
+    see = f"see: modelmill feed ls {package}" if known else "see: modelmill feed ls"
+    return NotFound(f"{package} {version} is not in {feed.name}", hint=meant or see)
+
+
 def show(feed: Feed, package: str, version: str) -> VersionDetails:
     """A version with its files. Raises `NotFound`."""
     published = feed.find(package, version)
     if published is None:
-        known = [one.version for one in feed.versions(package) if not one.deleted]
-        meant = near(version, known) or f"see: modelmill feed ls {package}"
-        raise NotFound(f"{package} {version} is not in {feed.name}", hint=meant)
+        raise missing(feed, package, version)
     # The side of a feed that knows a version at once need not know its date and views.
     listed = (one for one in feed.versions(package, version) if one.version == version)
     files = () if published.deleted else feed.files(package, version)

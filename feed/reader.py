@@ -16,6 +16,7 @@ from feed.attestation import manifest_problems, parse
 from feed.checked import hash_file, refuse_unsafe
 from feed.errors import Corrupt, NotFound, UnsafePath, local_errors
 from feed.interface import Feed, Progress
+from feed.listing import missing
 from feed.rules import matching
 from feed.verdict import CheckSignature, Verdict, judge
 from machine.files import files_below, is_link, long_path, move, unlink
@@ -109,11 +110,11 @@ def pull(
 def listed_files(feed: Feed, package: str, version: str) -> tuple[tuple[FileEntry, ...], str]:
     """The files of a live version with their tree digest, which must be that of its description."""
     published = feed.find(package, version)
-    if published is None or published.deleted:
-        fate = "was deleted from" if published else "is not in"
-        raise NotFound(
-            f"{package} {version} {fate} {feed.name}", hint=f"see: modelmill feed ls {package}"
-        )
+    if published is None:
+        raise missing(feed, package, version)
+    if published.deleted:
+        hint = f"see: modelmill feed ls {package}"
+        raise NotFound(f"{package} {version} was deleted from {feed.name}", hint=hint)
     files = feed.files(package, version)
     refuse_unsafe(files, f"{package} {version}")
     tree = tree_digest(files)

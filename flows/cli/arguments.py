@@ -141,6 +141,11 @@ class Parser(argparse.ArgumentParser):
         flag = word.partition("=")[0]
         near = difflib.get_close_matches(flag, self._option_string_actions, n=3)
         meant = f"did you mean {' or '.join(near)}?" if near else f"see '{self.prog} --help'"
+        places = {
+            str(one.metavar or one.dest).lower() for one in self._actions if not one.option_strings
+        }
+        if flag[2:] in places:
+            meant = f"without the flag: {self.prog} {flag[2:].upper()}"
         raise UsageError(f"{self.prog} has no flag {flag}", hint=meant)
 
 

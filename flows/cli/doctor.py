@@ -16,7 +16,7 @@ from pathlib import Path
 from flows.cli.installation import not_installed, overwritten, sharers
 from flows.output.activity import waiting_for
 from flows.output.masking import masked
-from flows.output.quantity import named, show_size
+from flows.output.quantity import counted, named, show_size
 from flows.settings.engines import engine_environment, engine_spec, runtimes_of
 from flows.settings.settings import Settings
 from flows.settings.workspace import Workspace
@@ -235,7 +235,7 @@ def _state(work: Workspace) -> str:
     if not work.has_state():
         return "none yet; the first sweep makes one"
     with work.read_state() as state:
-        return f"{state.label}, {len(state.sweeps())} sweeps"
+        return f"{state.label}, {counted(len(state.sweeps()), 'sweep')}"
 
 
 def _feed(work: Workspace) -> str:

@@ -126,7 +126,7 @@ def test_doctor_tells_what_is_not_installed_and_finds_nothing_bad(
     published: Project, tmp_path: Path
 ) -> None:
     states = {
-        str(published.home / "state.db"): r"^ok    state: .*, 1 sweeps",
+        str(published.home / "state.db"): r"^ok    state: .*, 1 sweep$",
         "postgresql://127.0.0.1/none": "^note  state: this needs sqlalchemy",
     }
     for state, finding in states.items():

@@ -10,7 +10,7 @@ from feed.errors import Corrupt, FeedError, NotFound
 from feed.index import IndexCell, SweepIndex
 from feed.listing import list_packages, list_versions, show
 from feed.publisher import Publisher
-from feed.reader import Pulled
+from feed.reader import Pulled, listed_files
 from feed.selection import index_revisions, pull_selection, resolve_index, version_for
 from matrix.errors import NothingSelected, UsageError
 from matrix.model import Profile
@@ -183,6 +183,19 @@ def test_listing(sweep: SweepPublisher) -> None:
     with pytest.raises(NotFound, match="no package") as caught:
         list(list_versions(sweep.feed, "nothing-of-the-kind"))
     assert caught.value.hint == "see: modelmill feed ls"
+
+
+def test_what_is_not_there_is_told_with_the_nearest_name(sweep: SweepPublisher) -> None:
+    cell = sweep.cell("a/b", "ov_cpu")
+    for ask in (show, listed_files):
+        for package, version, meant in (
+            ("modelmill-a-d", cell.version, f"did you mean {cell.package}"),
+            (cell.package, f"{cell.version}x", f"did you mean {cell.version}"),
+            ("q", "1", "see: modelmill feed ls"),
+        ):
+            with pytest.raises(NotFound) as caught:
+                ask(sweep.feed, package, version)
+            assert caught.value.hint.startswith(meant)
 
 
 def test_show(sweep: SweepPublisher) -> None:

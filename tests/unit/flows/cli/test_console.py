@@ -159,6 +159,8 @@ def test_the_flag_then_no_color_then_force_color(
         (["plan", "demo", "--tasc", "x"], "did you mean --task"),
         (["plan", "demo", "more"], "unexpected argument 'more'"),
         (["retry", "--class", "NETWERK"], "did you mean NETWORK?"),
+        (["status", "--stamp", "s"], "without the flag: modelmill status STAMP"),
+        (["resume", "--stamp=s"], "without the flag: modelmill resume STAMP"),
     ],
 )
 def test_the_nearest_word_is_suggested(
