@@ -13,8 +13,7 @@ from matrix.codec import from_json
 from matrix.verification import RUNGS
 from state.damage import damaged
 from state.records import Outcome
-from workers.verify.ladder.observed import took
-from workers.verify.ladder.proof import Proof, proof_of
+from workers.verify.ladder.levels import Proof, proof_of, took
 
 Json = Mapping[str, Any]
 EMULATED = "measured on an emulator: these times and sizes say nothing about the device"

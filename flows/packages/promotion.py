@@ -32,8 +32,7 @@ from matrix.errors import UsageError
 from matrix.manifest import checked_manifest, checked_record
 from matrix.model import EXPORT
 from matrix.naming import INDEX
-from workers.verify.ladder.levels import Demand
-from workers.verify.ladder.proof import proof_of
+from workers.verify.ladder.levels import Demand, proof_of
 
 Json = Mapping[str, Any]
 STEP = "modelmill sweep CATALOG --champions FILE builds it"

@@ -25,7 +25,7 @@ from matrix.status import FailureClass, Status
 from state.errors import StateError
 from state.records import Facts
 from workers.build.built import Built
-from workers.verify.ladder.proof import proof_of
+from workers.verify.ladder.levels import proof_of
 
 STAGE = "publish"
 

@@ -106,7 +106,7 @@ def _ls(arguments: Arguments) -> None:
 def _show(arguments: Arguments) -> None:
     from feed.listing import show
     from flows.observe.evidence import opening_lines, opening_of, run_on, sharing_of
-    from workers.verify.ladder.proof import proof_of
+    from workers.verify.ladder.levels import proof_of
 
     feed = _open(arguments)
     found = show(feed, arguments.name, arguments.version)

@@ -81,7 +81,7 @@ def _batch(arguments: Arguments) -> Exit:
 
 
 def _lines(climbed: Climbed, tree: str) -> list[str]:
-    from workers.verify.ladder.observed import took
+    from workers.verify.ladder.levels import took
 
     lines = [f"{climbed.claim.cell}  {climbed.claim.precision}  tree {tree[:16]}"]
     lines += [f"  {_MARK[one.passed]:<4}  {one.name}: {one.detail}" for one in climbed.rungs]

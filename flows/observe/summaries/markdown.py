@@ -16,7 +16,7 @@ from flows.output.quantity import brief, counted, limited, named, show_duration
 from flows.output.table import plain
 from matrix.errors import Exit
 from matrix.status import Status
-from workers.verify.ladder.proof import Proof
+from workers.verify.ladder.levels import Proof
 
 _MOST_CAUSES = 100
 _MOST_MODELS = 8

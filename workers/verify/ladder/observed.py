@@ -21,14 +21,6 @@ MISFIT = "feed"
 """Where the input values do not fit the model: its ports differ from the export's."""
 
 
-def took(run: Json) -> str:
-    """How much the provider has taken, from the record of a run."""
-    mine, every = run.get("taken") or (0, 0)
-    weights, all_weights = run.get("weights") or (0, 0)
-    told = f"took {mine} of {every} nodes"
-    return told + (f" and {weights / all_weights:.1%} of the weights" if all_weights else "")
-
-
 @dataclass(slots=True)
 class RuntimeRun:
     """A package on one runtime."""

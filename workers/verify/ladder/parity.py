@@ -14,7 +14,8 @@ from matrix.verification import EP, EXPORT, TAKEN, Limit, Task
 from workers.build.claim import Claim
 from workers.numerics.compare import fault
 from workers.session import CPU
-from workers.verify.ladder.observed import Json, Judgement, Observed, RuntimeRun, not_run, took
+from workers.verify.ladder.levels import took
+from workers.verify.ladder.observed import Json, Judgement, Observed, RuntimeRun, not_run
 
 
 def judge_outputs(claim: Claim, observed: Observed) -> Judgement:

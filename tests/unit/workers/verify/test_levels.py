@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from tests.verification.evidence import proven
-from workers.verify.ladder.levels import Demand
-from workers.verify.ladder.proof import Proof, proof_of
+from workers.verify.ladder.levels import Demand, Proof, proof_of
 
 
 def test_it_tells_the_samples_and_the_worst_figures() -> None:
