@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from workers.host.child import give_back, memory
 from workers.runtimes import values
-from workers.runtimes.memory import give_back, resident
 from workers.session import Session
 
 Answer = dict[str, Any]
@@ -48,10 +48,10 @@ class Benches:
     def _keep(self, args: Mapping[str, Any], answer: Answer) -> None:
         """Open twice: what the first opening in a process costs, and what any other one does."""
         first = not self._open
-        before, began = resident(), time.perf_counter()
+        before, began = memory("VmRSS"), time.perf_counter()
         session = self._opener(args["file"], args["runtime"])
         cold = time.perf_counter() - began
-        answer["open_memory"] = max(0, resident() - before)
+        answer["open_memory"] = max(0, memory("VmRSS") - before)
         session.close()
         del session
         give_back()
@@ -75,11 +75,11 @@ class Benches:
         self, args: Mapping[str, Any], answer: Answer, progress: Callable[[str], None]
     ) -> None:
         _session, run = self._open[args["key"]]
-        before, cpu = resident(), time.process_time()
+        before, cpu = memory("VmRSS"), time.process_time()
         warm_up(run, int(args["warmup"]), float(args["settle"]), progress)
         answer["times"] = times_of(run, int(args["iterations"]), progress)
         answer["cpu"] = time.process_time() - cpu
-        answer["memory"] = resident() - before
+        answer["memory"] = memory("VmRSS") - before
 
 
 def warm_up(run: Run, runs: int, settle: float, progress: Callable[[str], None]) -> None:

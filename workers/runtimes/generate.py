@@ -17,10 +17,10 @@ from workers import generation
 from workers.composition import Composition
 from workers.engine import from_json
 from workers.generation import Graph
+from workers.host.child import give_back
 from workers.numerics.compare import compare
 from workers.numerics.kept import from_arrays, keep, to_arrays
 from workers.runtimes import values
-from workers.runtimes.memory import give_back
 from workers.samples import files
 from workers.session import Session
 

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from matrix.verification import Limit
+from workers.host.child import give_back, memory
 from workers.host.service import environment
 from workers.numerics.compare import compare
 from workers.runtimes import generate, values
 from workers.runtimes.bench import Benches
 from workers.runtimes.compile import compile_models
-from workers.runtimes.memory import give_back, resident
 from workers.runtimes.runtime import AGAIN, UNSUPPORTED
 from workers.runtimes.trace import Traces
 from workers.runtimes.values import describe, joined
@@ -124,11 +124,11 @@ class RuntimeService:
                 answer["compatibility"] = self.compatibility(args["file"], args["runtime"])
                 if answer["compatibility"] == UNSUPPORTED:
                     raise RuntimeError("its provider cannot use what it was compiled by: " + AGAIN)
-            before, began = resident(), time.monotonic()
+            before, began = memory("VmRSS"), time.monotonic()
             with closing(self.open(args["file"], args["runtime"])) as session:
                 session.expect(args.get("outputs") or ())
                 answer["open_seconds"] = round(time.monotonic() - began, 3)
-                answer["open_memory"] = max(0, resident() - before)
+                answer["open_memory"] = max(0, memory("VmRSS") - before)
                 answer["inputs"] = [port.to_json() for port in session.inputs]
                 answer["outputs"] = [port.to_json() for port in session.outputs]
                 answer["nodes"] = session.nodes()

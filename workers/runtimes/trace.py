@@ -21,9 +21,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from workers.host.child import give_back
 from workers.runtimes import values
 from workers.runtimes.bench import first_feeds, times_of, warm_up
-from workers.runtimes.memory import give_back
 from workers.session import Session
 from workers.sources.errors import one_line
 

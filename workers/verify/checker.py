@@ -15,7 +15,7 @@ from typing import Any
 
 from machine.files import temporary_folder
 from workers.engine import StageError, version
-from workers.runtimes.memory import give_back
+from workers.host.child import give_back
 from workers.runtimes.ort import OrtService
 from workers.sources.errors import one_line
 from workers.sources.links import leads_out, own_file
