@@ -12,6 +12,7 @@ from flows.measure.subjects import Choice, Finder
 from flows.onboard.folder import CATALOG, FINDING, PROBE, RECORD, REPORT, Package, put
 from flows.onboard.goals import Tier, Verdict
 from flows.output.masking import masked
+from flows.output.quantity import named
 from flows.settings.settings import Settings
 from machine.files import remove, replace_file
 from machine.waits import untold
@@ -235,7 +236,12 @@ def worst_of(lacking: Sequence[tuple[Verdict, str]]) -> tuple[Verdict, str]:
     blocked."""
     failed = [text for verdict, text in lacking if verdict is Verdict.FAIL]
     verdict = Verdict.FAIL if failed else lacking[0][0]
-    return verdict, "; ".join((failed or [text for _, text in lacking])[:3])
+    names: dict[str, list[str]] = {}  # of the targets, by what they all say
+    for text in failed or [text for _, text in lacking]:
+        name, _colon, why = text.partition(": ")
+        names.setdefault(why, []).append(name)
+    told = [f"{named(of, 3)}: {why}" for why, of in names.items()]
+    return verdict, "; ".join(told[:3])
 
 
 def verdict_of(failure: FailureClass) -> Verdict:

@@ -16,7 +16,7 @@ from matrix.status import FailureClass
 from workers.build.budgets import BuildSpace, MemoryBudget
 from workers.build.built import StageRun, doing
 from workers.build.context import placed, within_group
-from workers.build.graph import StageTask
+from workers.build.graph import EXPORT, StageTask
 from workers.compile.group import STAGE as COMPILE
 from workers.compile.stage import ALONE, CompileStage
 from workers.engine import SOURCE, BuildPlan, Request, StageJob
@@ -203,7 +203,9 @@ class StageRunner:
                 text = f"the disk is full ({error.reason})"
                 raise error.told_as(text, FailureClass.DISK, MAKE_ROOM) from error
         except BuildFailed as error:
-            self.known.note(task.key, of.cell.id, error)
+            # An export fails for the whole model, and is listed as a cell of its own.
+            whole = f"{of.cell.model.name}@{EXPORT}"
+            self.known.note(task.key, whole if task.spec.name == EXPORT else of.cell.id, error)
             raise
 
     def _looks_full(self, error: BuildFailed) -> bool:

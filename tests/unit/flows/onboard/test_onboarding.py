@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from flows.onboard import folder as files
-from flows.onboard.climb import Climb, TargetResult, clear
+from flows.onboard.climb import Climb, TargetResult, clear, worst_of
 from flows.onboard.coverage import Effort
 from flows.onboard.entry import Wanted
 from flows.onboard.folder import Package
@@ -280,3 +280,10 @@ def test_a_draft_is_a_finding_with_what_was_reached_and_its_evidence(
 def test_findings_know_the_efforts_and_goals_of_an_onboarding() -> None:
     assert tuple(findings.EFFORTS) == tuple(one.value for one in Effort)
     assert tuple(findings.GOALS) == tuple(GOALS)
+
+
+def test_what_all_targets_say_is_told_once() -> None:
+    lacking = [(Verdict.FAIL, f"{name}: plan: no config.json") for name in "abcde"]
+    lacking += [(Verdict.FAIL, "f: loads: not opened"), (Verdict.HOST_BLOCKED, "g: no device")]
+    told = "a, b, c and 2 more: plan: no config.json; f: loads: not opened"
+    assert worst_of(lacking) == (Verdict.FAIL, told)

@@ -74,6 +74,13 @@ def test_a_failed_stage_is_not_cached_and_leaves_nothing(
     assert harness.host.ran == ["export", "inputs", "optimize", "optimize"]
 
 
+def test_an_export_that_failed_is_named_as_what_failed(harness: BuilderHarness) -> None:
+    cell = make_cell(act={"export": "fail"})
+    for told in ("told to fail", f"failed for {cell.model.name}@export"):
+        with pytest.raises(BuildFailed, match=told):
+            harness.builder.build(cell)
+
+
 def test_a_stage_must_not_make_our_records(harness: BuilderHarness) -> None:
     model = make_model(files={"modelmill.json": "{}"}, components=["enc"])
     with pytest.raises(BuildFailed, match=r"modelmill\.json, which is ours"):
