@@ -58,7 +58,9 @@ KINDS = {
 """Tasks by kind; the last kind has all others."""
 GOOD = ("published", "unchanged")
 LINE = re.compile(r"\[ *\d+/\d+\] (\w+) +zoo/([^:\s]+):(\S+)@(\w+) +(.*)")
-PASSING = re.compile("(DISK|NETWORK|CRASH|TIMEOUT) |cancelled|skipped")
+PASSING = re.compile(
+    "(DISK|NETWORK|CRASH|TIMEOUT) |cancelled|skipped|planned|building|built|verifying|publishing"
+)
 """What says nothing of a model."""
 HEAD = """# The zoo: a tiny model for every pair that builds
 
@@ -87,7 +89,8 @@ EXCEPTIONS = """
 - `N dB`: these random weights lose too much accuracy in w8a16, which must have 15 dB. A trained
   model of the same architecture is easier to quantize than a random one of two layers.
 - `N% agree`: the errors are small enough, but too many decisions differ from the export's.
-- `does not load`: the emulator cannot open or run the model.
+- `does not load`: the emulator cannot open or run the model: Mamba 2, which most of these contain,
+  multiplies tensors of six dimensions.
 
 A number after an architecture says how many of its tasks are concerned, if there is more than one.
 """
