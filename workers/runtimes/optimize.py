@@ -62,6 +62,8 @@ def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
         facts["static"] = _settle_outputs(target, sets)
     model = model_file.load_graph(target.parent)
     model_file.set_apart(model, onnx_graph.tensor_names(head))
+    for node in list(onnx_graph.nodes(model)):  # in an order that the system decided
+        node.attribute.sort(key=lambda one: one.name)
     if list(runtime.signature(target)) != list(before):
         raise optimize_error("the optimized graph has other inputs than the export")
     _check_operators(model, head, level)
