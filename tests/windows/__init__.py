@@ -8,5 +8,8 @@ Everything comes from the package index and Debian, is made once and kept in a c
   dependencies from their own Windows wheels, in the versions of constraints.txt.
 - `cannot.toml`: the tests that Wine cannot run, each with the reason and how it is known.
 
+Without arguments it runs what CI runs; `python -m tests.windows tests/unit -n 2`, for a nightly
+pipeline, runs all unit tests.
+
 torch and what needs it are left out: host processes with engines are tested on Linux.
 """

@@ -23,9 +23,10 @@ NOT_HERE = 77
 """The exit code where Wine cannot be had; build tools take it for `skipped`."""
 FOLDERS = [
     *("tests/unit/machine", "tests/unit/state", "tests/unit/feed", "tests/unit/workers/store"),
-    "tests/unit/deploy",
+    *("tests/unit/deploy", "tests/unit/matrix"),
 ]
-"""What runs if no paths are given: the rooms that deal with files, processes, locks and SQLite."""
+"""What runs if no paths are given, as in CI: the rooms that deal with files, processes, locks and
+SQLite, and the plan."""
 
 
 def main(arguments: list[str]) -> int:
