@@ -31,9 +31,11 @@ def main(port: int, *, reports: bool = False) -> None:
 
     def application() -> Any:
         from prefect.server.api.server import create_app
+        from prefect.settings import PREFECT_SERVER_API_AUTH_STRING
 
         app = create_app()
-        if settings is not None:
+        # Whoever asks for a password does not want to show what fails to all users of the machine.
+        if settings is not None and not PREFECT_SERVER_API_AUTH_STRING.value():
             _add_reports(app, settings)
         return app
 

@@ -41,11 +41,19 @@ def run(arguments: Arguments) -> None:
             server.wait(stop.event)
             if stop:
                 return
+            from httpx import HTTPError
+
             from flows.prefect.old_runs import crash_lost_runs
             from flows.prefect.shown_run import connected
+            from workers.sources.errors import one_line
 
-            with connected(server.url) as client:
-                crash_lost_runs(client)
+            try:
+                with connected(server.url) as client:
+                    crash_lost_runs(client)
+            except HTTPError as error:
+                text = f"Prefect's server does not take our requests: {one_line(error)}"
+                hint = "a password of PREFECT_SERVER_API_AUTH_STRING is wanted in"
+                raise Unusable(text, hint=f"{hint} PREFECT_API_AUTH_STRING too") from error
             print(f"{server.url.removesuffix('/api')} (Ctrl-C ends it)", flush=True)
             while not stop.wait(0.5):
                 if not server.lives:
