@@ -223,6 +223,7 @@ def test_drift_is_told_of_the_build_that_has_it(stage: Play) -> None:
             one.runtimes.times[build] = always(round(1_000_000 * next(speeds)))
 
     one.hook = hook
-    told = trial(one.played(), 19).warnings
+    # A busy machine is told too.
+    told = [line for line in trial(one.played(), 19).warnings if "session" in line]
     assert len(told) == 1
     assert told[0].startswith("opset-19: the last session was 20% slower than the first")
