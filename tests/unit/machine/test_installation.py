@@ -16,8 +16,8 @@ import pytest
 
 from machine import installation
 from machine.installation import EXTRAS, incomplete, install, packages
-from tests.sweeps.command import ROOT
 
+ROOT = Path(__file__).parents[3]
 RECEIPT = '[tool]\nrequirements = [{ name = "modelmill", extras = ["qnn"], path = "x" }]\n'
 
 
