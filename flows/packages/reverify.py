@@ -94,6 +94,9 @@ def subject_of(settings: Settings, store: Store, folder: Path, export: Path | No
     """A package folder as the verifier takes it, described by its own records."""
     manifest, record = _manifest(folder), build_record(folder)
     if manifest.get("kind") != "cell":
+        if manifest.get("kind") == EXPORT:  # the folder may be one that a command has pulled it to
+            hint = "to measure it, pull it and give its .onnx file"
+            raise UsageError("this package is an export, not a cell", hint=hint)
         raise UsageError(f"{folder} is not the package of a cell", hint=f"see its {MANIFEST}")
     if lacks := _OF_A_CELL - manifest.keys():
         raise _unreadable(folder / MANIFEST, f"it has no {min(lacks)}")

@@ -137,6 +137,14 @@ def take(harness: AttestationHarness, folder: Path) -> None:
         finder._package(subject, Choice(), "it")
 
 
+def test_an_export_is_told_as_one(harness: AttestationHarness, package: Path) -> None:
+    original = (package / MANIFEST).read_bytes()
+    write(package, MANIFEST, json.loads(original) | {"kind": "export"})
+    with pytest.raises(MillError, match="is an export, not a cell"):
+        take(harness, package)
+    (package / MANIFEST).write_bytes(original)
+
+
 @pytest.mark.parametrize("name", [MANIFEST, BUILD_RECORD])
 def test_no_value_of_a_record_ends_in_a_traceback(
     harness: AttestationHarness, package: Path, name: str
