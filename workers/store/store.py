@@ -123,7 +123,7 @@ class Store:
                 self._blobs.check(file)
                 place(self.source(file), dest / file.path, alone=alone)
             except CorruptBlob:
-                self.drop_blob(file.sha256)
+                self._drop(file)
                 raise
 
     def source(self, entry: FileEntry) -> Path:
@@ -136,15 +136,19 @@ class Store:
             try:
                 self._blobs.check(file, afresh=True)
             except CorruptBlob:
-                self.drop_blob(file.sha256)
+                self._drop(file)
 
-    def drop_blob(self, sha256: str) -> None:
-        """Remove bytes that are not what their digest says, and forget who made them."""
+    def _drop(self, file: FileEntry) -> None:
+        """Remove bytes that are not what their digest says, and forget who made them; not those
+        that somebody has brought since they were found bad, or missing."""
         with locked(self.root / GATE):
-            self._blobs.remove(sha256)
+            with suppress(CorruptBlob):
+                self._blobs.check(file, afresh=True)
+                return
+            self._blobs.remove(file.sha256)
             for _used, key in list(self._actions.all()):
                 record = self._actions.read(key)
-                if record and any(file.sha256 == sha256 for file in record.files):
+                if record and any(one.sha256 == file.sha256 for one in record.files):
                     self._actions.remove(key)
 
     @contextmanager
@@ -202,7 +206,7 @@ class Store:
 
     def clear(self) -> GcReport:
         """Remove everything that no living process uses."""
-        report = self.gc(0)
+        report = self.gc(-1)  # also records whose bytes are gone, or which name none
         remove_tree(self.root / "notes")
         return report
 

@@ -13,7 +13,7 @@ from matrix.digest import FileEntry
 from workers.errors import CorruptBlob, StoreError
 from workers.store import Action, Store, usage_of
 from workers.store.actions import Actions
-from workers.store.blobs import NotAFile
+from workers.store.blobs import Blobs, NotAFile
 from workers.store.folder import TAG, is_store
 
 KEY, OTHER = "a" * 64, "b" * 64
@@ -253,6 +253,28 @@ def test_distrust_finds_what_is_wrong_and_only_that(store: Store) -> None:
     assert store.source(action.files[1]).exists()
 
 
+def test_what_is_brought_while_it_is_found_missing_stays(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two slots run equal exports: the blob that one looked for came from the other."""
+    files = ingest(store, a=b"equal").files
+    check = Blobs.check
+    unlink(store.source(files[0]))
+
+    def late(blobs: Blobs, file: FileEntry, *, afresh: bool = False) -> None:
+        try:
+            check(blobs, file, afresh=afresh)
+        except CorruptBlob:
+            monkeypatch.setattr(Blobs, "check", check)
+            ingest(store, OTHER, a=b"equal")
+            raise
+
+    monkeypatch.setattr(Blobs, "check", late)
+    store.distrust(files)
+    assert store.source(files[0]).read_bytes() == b"equal"
+    assert store.lookup(OTHER) is not None
+
+
 def test_tools_get_files_of_their_own_where_links_would_be_refused(store: Store) -> None:
     big = b"x" * (1 << 20)
     action = ingest(store, model_onnx=big, weights=big + b"1", small_onnx=b"s")
@@ -322,7 +344,7 @@ def test_bytes_that_no_record_names_are_removed(store: Store) -> None:
 def test_clear_leaves_an_empty_store(store: Store) -> None:
     ingest(store, a=b"one")
     store.notes.write("kind", "name", {"x": 1})
-    store.drop_blob(ingest(store, OTHER, b=b"two").files[0].sha256)
+    unlink(store.source(ingest(store, OTHER, b=b"two").files[0]))
     store.clear()
     assert usage_of(store.root) == replace(usage_of(store.root), actions=0, blobs=0, size=0)
     assert store.notes.read("kind", "name") is None
