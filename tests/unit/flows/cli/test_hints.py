@@ -210,8 +210,8 @@ def flags(command: str) -> list[str]:
             ["feed", "show", "p", "1.0.0", "--feed", "some feed"],
             "modelmill feed ls --feed 'some feed' p",
         ),
-        (["feed", "show", "p", "1.0.0", "--home", "h"], "modelmill feed ls --home h p"),
-        (["feed", "show", "p", "1.0.0"], "modelmill feed ls p"),
+        (["feed", "show", "p", "1.0.0", "--home", "h"], "(see: modelmill feed ls --home h)"),
+        (["feed", "show", "p", "1.0.0"], "(see: modelmill feed ls)"),
     ],
 )
 def test_hints_about_a_feed_name_the_feed_that_was_asked(
