@@ -208,7 +208,7 @@ def flags(command: str) -> list[str]:
     [
         (
             ["feed", "show", "p", "1.0.0", "--feed", "some feed"],
-            "modelmill feed ls --feed 'some feed' p",
+            "(see: modelmill feed ls --feed 'some feed')",
         ),
         (["feed", "show", "p", "1.0.0", "--home", "h"], "(see: modelmill feed ls --home h)"),
         (["feed", "show", "p", "1.0.0"], "(see: modelmill feed ls)"),
