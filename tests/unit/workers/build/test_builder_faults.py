@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 from typing import Any
 
@@ -115,7 +116,7 @@ def test_a_full_disk_while_the_package_is_put_together(
     harness: BuilderHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: Any, **__: Any) -> None:
-        raise OSError(122, "Disk quota exceeded")
+        raise OSError(errno.EDQUOT, "Disk quota exceeded")
 
     monkeypatch.setattr("workers.store.store.place", full)
     cell = make_cell()
